@@ -60,10 +60,11 @@ recording: $(VENV)/.installed ## Simulate a day of three teams with the product'
 benchmarks: $(VENV)/.installed ## Every figure in tests/benchmarks/README.md
 	@$(BIN)/python -m tests.benchmarks
 
-docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md and the CRDs from the code
+docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md, the CRDs and the rights to read from the code
 	@$(BIN)/python -m projections.views > docs/views.md
 	@$(BIN)/python -m deploy.settings.reference > docs/settings.md
 	@$(BIN)/python -m bus.kube.crds > deploy/manifests/crds/bursar.io.yaml
+	@$(BIN)/python -m deploy.commands.rights
 
 sbom: $(VENV)/.installed ## Write dist/bursar.spdx.json: every package that is installed with Bursar, its licence, its hashes
 	@mkdir -p dist

@@ -3,8 +3,7 @@
 For an installation of one node, for tests and for trying Bursar out. It is as durable as the
 cluster profile: `sync_interval: always`, so an acknowledged event survives a power cut
 (docs/reliability.md). It listens on loopback only, on ports the system chose, for two random
-users: `bursar`, who may not edit or delete streams, and `recovery`, who may, for `bursar
-recover`.
+users: `bursar`, who may not edit or delete streams, and `recovery`, who may, for people.
 
 Below `<folder>/bus`: `server.conf` and `address.json` (mode 0600: they hold the passwords),
 `store/`, `server.log`, `lock`. The lock is held by us *and* by the server, so that a server that
@@ -80,11 +79,6 @@ class Address(msgspec.Struct, frozen=True):
     def credentials(self) -> tuple[str, str]:
         """User and password of every ordinary part of Bursar."""
         return "bursar", self.password
-
-    @property
-    def recovery_credentials(self) -> tuple[str, str]:
-        """User and password of the one who may edit and delete streams."""
-        return "recovery", self.recovery_password
 
     def __repr__(self) -> str:
         return f"Address(url={self.url!r}, monitor_url={self.monitor_url!r}, pid={self.pid})"

@@ -107,7 +107,7 @@ class UnknownEventTypeError(PermanentError):
 class UnsupportedVersionError(PermanentError):
     """The event was written by newer code: upgrade this one.
 
-    Park it and stop the projection (docs/wrong-input.md E2): going on would book less than was said.
+    Park it and stop the projection (docs/wrong-input.md E2): going on would charge less than was observed.
     """
 
 

@@ -1,3 +1,1 @@
-"""What shall be done: decisions over projections, each an event with its reason. Empty until the first of them lands
-(quotas and admission); the room is here so that the import contracts hold from the first commit.
-"""
+"""What shall be done: decisions over what is known, each an event with its reason. ``catalogue`` lists who decides."""

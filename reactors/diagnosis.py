@@ -145,30 +145,30 @@ def _quotas(replica: Replica, request: Request) -> tuple[Any, str]:
 
 def _available_cpus(replica: Replica, request: Request) -> tuple[Any, str]:
     # Who computes with columns loads numpy, which only the scheduler needs.
-    from reactors.scheduling import cpu_telling
+    from reactors.scheduling import cpu_summaries
 
     name = request.path_params["nodeName"]
-    found = cpu_telling.available(replica, name)
+    found = cpu_summaries.available(replica, name)
     return found, "" if found is not None else f"CPUs of node {name}"
 
 
 def _cpu_topology(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling import cpu_telling
+    from reactors.scheduling import cpu_summaries
 
     name = request.path_params["nodeName"]
-    found = cpu_telling.topology(replica, name)
+    found = cpu_summaries.topology(replica, name)
     return found, "" if found is not None else f"CPUs of node {name}"
 
 
 def _devices(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling import device_telling
+    from reactors.scheduling import device_summaries
 
     name = request.path_params["name"]
-    found = device_telling.summary(replica, name)
+    found = device_summaries.summary(replica, name)
     return found, "" if found is not None else f"devices of node {name}"
 
 
 def _devices_of_all(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling import device_telling
+    from reactors.scheduling import device_summaries
 
-    return device_telling.summaries(replica), ""
+    return device_summaries.summaries(replica), ""

@@ -23,7 +23,7 @@ from bus.events import (
 )
 from bus.events.vocabulary import Fact, vocabulary
 
-#: What sources saw of a cluster. Books are made of it; it asks for nothing.
+#: What sources saw of a cluster. The ledger is made of it; it asks for nothing.
 OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.PodObserved,
     pods.PodVanished,

@@ -34,7 +34,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     connected: bool = False
     #: How many or how much: ``kernels``, ``requests``, ``cpu_milli``, ``duty_permille`` …
     counters: dict[str, int] = {}
-    #: Where a time was not believed: ``future`` (clamped to the observation), ``before_start``, ``lying``.
+    #: Where a time was not accepted: ``future`` (clamped to the observation), ``before_start``, ``lying``.
     flags: tuple[str, ...] = ()
 
 

@@ -47,7 +47,7 @@ class ObjectsListed(Fact, frozen=True, kw_only=True):
 
 
 class SourceHeard(Fact, frozen=True, kw_only=True):
-    """A source is still being told: its watch follows a list that was believed, and is alive at the event's ``time``.
+    """A source is still being told: its watch follows a list that was accepted, and is alive at the event's ``time``.
 
     So what its watch did not say has not happened: an object that was there and of which no delete was told is there.
     Said at a bounded rate. Key: the resource.

@@ -195,17 +195,17 @@ class JetStream:
         event = wire.read(got.subject.encode(), got.hdrs, got.data, sequence)
         return wire.bounded(event, parse_stamp(got.time))
 
-    async def tell(self, topic: str, word: str) -> None:
-        """Say a word to the other processes of this history that hear ``topic`` now; it is in no history."""
-        await self._connection.tell(self._subject(topic), word.encode())
+    async def announce(self, topic: str, word: str) -> None:
+        """Publish a text to the other processes of this history that subscribe to ``topic`` now; it is in no history."""
+        await self._connection.announce(self._subject(topic), word.encode())
 
-    async def hear(self, topic: str, take: Callable[[str], None]) -> None:
-        """Have ``take`` called with each word of ``topic`` until this transport is closed. It must be short and not raise."""
+    async def subscribe(self, topic: str, take: Callable[[str], None]) -> None:
+        """Have ``take`` called with each text of ``topic`` until this transport is closed. It must be short and not raise."""
 
-        def heard(body: bytes) -> None:
+        def received(body: bytes) -> None:
             take(body[:LONGEST_WORD].decode("ascii", "replace"))
 
-        await self._connection.hear(self._subject(topic), heard)
+        await self._connection.subscribe(self._subject(topic), received)
 
     def _subject(self, topic: str) -> str:
         """Below the inboxes, the only subjects to which this user needs leave to subscribe."""

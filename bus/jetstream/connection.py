@@ -210,14 +210,14 @@ class Connection:
         self._client.raw[number(subscription)] = take
         return Inbox(self._client, subscription, prefix.encode())
 
-    async def hear(self, subject: str, take: Callable[[bytes], None]) -> Inbox:
-        """Have ``take`` called with the body of each message that somebody says under ``subject``; see :meth:`listen`."""
+    async def subscribe(self, subject: str, take: Callable[[bytes], None]) -> Inbox:
+        """Have ``take`` called with the body of each message that is published to ``subject``; see :meth:`listen`."""
         subscription = await heeded(self._client.subscribe(subject, future=asyncio.Future()))
         self._client.raw[number(subscription)] = lambda subject, reply, body, headers: take(body)
         return Inbox(self._client, subscription, subject.encode())
 
-    async def tell(self, subject: str, body: bytes) -> None:
-        """Say something to whoever hears ``subject`` now. It is not stored, and nobody may be there."""
+    async def announce(self, subject: str, body: bytes) -> None:
+        """Publish to whoever subscribes to ``subject`` now. It is not stored, and there may be nobody."""
         head = f"PUB {subject} {len(body)}\r\n".encode()
         await self.send(head + body + b"\r\n")
 

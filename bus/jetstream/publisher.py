@@ -15,7 +15,7 @@ cannot. `Nats-Expected-Last-Msg-Id` would ask cheaply, but must never be sent: o
 stream nats-server 2.15.1 proposes such a message before it compares, and the mismatch while
 applying it is a "critical write error" that stops the stream on every replica.
 
-A known id is not believed blindly: another writer may have used it for something else
+A known id is not accepted blindly: another writer may have used it for something else
 (docs/wrong-input.md E4 and E5), so the stored message is read back and compared.
 
 Source: ADR-50; nats-server 2.15.1, measured with one and with three replicas: in a batch 10201

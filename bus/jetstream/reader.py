@@ -39,7 +39,7 @@ MAX_REQUEST = 1000
 #: Bytes after which the server ends a pull request: two of them bound the memory of a slow reader.
 REQUEST_BYTES = 8 * 1024 * 1024
 
-#: How often a waiting pull request says that it is alive, and how much silence is believed.
+#: How often a waiting pull request says that it is alive, and how much silence is accepted.
 HEARTBEAT_SECONDS = 2.0
 SILENCE_SECONDS = 5.0
 

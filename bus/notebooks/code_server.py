@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from bus.events.notebooks import Evidence
 from bus.notebooks.contract import Kind, Peer, Reply
 from bus.notebooks.prober import Answer, Target
-from bus.notebooks.readings import believed, json_of, malformed, unread
+from bus.notebooks.readings import accepted, json_of, malformed, unread
 
 SOURCE = "code_server"
 
@@ -35,7 +35,7 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
         return (malformed(SOURCE, "no_heartbeat"),)
     if beat_ms == 0:
         return (Evidence(source=SOURCE),)
-    active_us, flag = believed(beat_ms * 1_000, peer, observed_us)
+    active_us, flag = accepted(beat_ms * 1_000, peer, observed_us)
     return (Evidence(source=SOURCE, active_us=active_us, flags=(flag,) if flag else ()),)
 
 

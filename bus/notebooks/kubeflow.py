@@ -2,7 +2,7 @@
 an owner names it, and may protect a notebook, never stop one.
 
 It differs from :mod:`~bus.notebooks.jupyter` in all that the culler does differently: a stamp ahead of the clock is
-believed, one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.
+accepted, one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.
 What travels says as much as its rules look at: whether all kernels are idle, and their newest stamp with its offset.
 
 Source: docs/culling.md (culling_controller.go lines 204 to 307).

@@ -5,7 +5,7 @@ time until it moves, and the projection still knows what was said before.
 
 - A counter that differs from the look before, smaller ones included (a sidecar that started anew), is activity now.
 - A stamp in the future is clamped to the observation, which alone would keep a notebook for ever: from the third in a row
-  on the source is lying, and its times are not believed at all until it tells one that can be.
+  on the source is lying, and its times are not accepted at all until it tells one that can be.
 - Evidence is said when it is news, and again after a heartbeat, since silence must not look like an answer. A time that
   only moves on is no news while the last one that was said is younger than a heartbeat: no limit is that short.
 - Where Kubeflow's rules decide, every look is news: they decide once for each.

@@ -1,4 +1,4 @@
-"""What all readers share: answers that are none, strict bodies, and times that are not believed.
+"""What all readers share: answers that are none, strict bodies, and times that are not accepted.
 
 Source: docs/wrong-input.md.
 """
@@ -53,12 +53,12 @@ def stamped(value: object, peer: Peer, observed_us: int) -> tuple[int | None, st
     if not isinstance(value, str):
         return None, ""
     try:
-        return believed(parse_stamp(value), peer, observed_us)
+        return accepted(parse_stamp(value), peer, observed_us)
     except TimestampError:
         return None, ""
 
 
-def believed(us: int, peer: Peer, observed_us: int) -> tuple[int, str]:
+def accepted(us: int, peer: Peer, observed_us: int) -> tuple[int, str]:
     """A server's time as far as it can be true: not beyond the observation and its skew, not before the pod's start."""
     if us > observed_us + SKEW_US:
         return observed_us, "future"

@@ -72,15 +72,17 @@ async def replayed(scene: Scene, policy: Name, arrived: Callable[[int], None]) -
     with tempfile.TemporaryDirectory(prefix="bursar-bench-") as folder:
         place = Place(Path(folder))
         async with EmbeddedServer(place.data) as server:
-            door = await JetStream.connect(server.url, history(), credentials=server.credentials)
+            jetstream = await JetStream.connect(
+                server.url, history(), credentials=server.credentials
+            )
             try:
                 with ledger(place) as store:
-                    transport = SharedReading(door)
+                    transport = SharedReading(jetstream)
                     writer = LedgerRunner(store, Folder(MODEL, store), transport)
                     async with beside(_written(writer)):
                         return await _played(scene, policy, transport, writer, arrived)
             finally:
-                await door.close()
+                await jetstream.close()
 
 
 async def _written(writer: LedgerRunner) -> None:

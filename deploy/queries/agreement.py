@@ -31,7 +31,6 @@ from projections.quota_trees.queries import Select, archived, facts
 
 #: So long after a decision others may still do the same.
 WITHIN_S = 3_600
-RESULTS = ("agreed", "alone", "against", "open")
 
 _BINDS = sa.table(
     "v1_bind_decisions",

@@ -12,7 +12,7 @@ from bus.events.notebooks import NotebookSampled
 from projections.engine.segments.reading import Wanted, newest
 from projections.quota_trees.queries import Select, archived
 from reactors.catalogue import REACTORS
-from reactors.culling.decide import Judged, judged
+from reactors.culling.decide import Evaluation, evaluated
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.policies import Current
@@ -21,13 +21,13 @@ from reactors.engine.snapshots import at
 
 
 class Notebooks(msgspec.Struct, frozen=True):
-    """All notebooks of a cluster, judged at ``now_us``. ``current`` None = culling was never switched on."""
+    """All notebooks of a cluster, evaluated at ``now_us``. ``current`` None = culling was never switched on."""
 
     now_us: int
     current: Current | None
     is_paused: bool
     view: CullingState
-    judged: tuple[Judged, ...]
+    evaluations: tuple[Evaluation, ...]
     #: By pod uid: what is due and held back.
     blocked: dict[str, Blocked]
 
@@ -40,7 +40,7 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
     current = replica.policies.of(NAME)
     policy = current.policy if current is not None else CullingPolicy()
     assert isinstance(policy, CullingPolicy)
-    found = [judged(view, policy, uid, now_us) for uid in view.notebooks]
+    found = [evaluated(view, policy, uid, now_us) for uid in view.notebooks]
     found.sort(key=lambda one: (one.culls_us, one.pod.uid))
     blocked = {
         one.decision.key: one for one in replica.blocked(now_us) if one.decision.reactor == NAME

@@ -79,7 +79,7 @@ def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]
     return archive.outlooks(now_us)
 
 
-def stories(
+def explanations(
     select: Select, cluster: str, uids: Collection[str], now_us: int
 ) -> tuple[list[WaitStep], list[Outlook]]:
     """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
@@ -93,11 +93,11 @@ def stories(
         for node in tree.nodes.values()
         for grant in node.grants.values()
     }
-    story = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids, names)
-    archive.journals.listen(story.take)
-    archive.read(select, story.before)
+    explanation = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids, names)
+    archive.journals.listen(explanation.take)
+    archive.read(select, explanation.before)
     every = (one for line in archive.outlooks(now_us).values() for one in line)
-    return story.turns, [one for one in every if one.waiting.uid in uids]
+    return explanation.turns, [one for one in every if one.waiting.uid in uids]
 
 
 async def order(settings: Settings, cluster: str, fact: QueueOrdered) -> int:

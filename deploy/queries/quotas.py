@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from reactors.engine.journals import Journals
 
 
-class Consulted(msgspec.Struct, frozen=True):
+class QuotaQueries(msgspec.Struct, frozen=True):
     """The trees of one cluster after the ledger's event ``sequence``, and the ledger itself to look further."""
 
     cluster: str
@@ -58,7 +58,7 @@ class Consulted(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def consulting(place: LedgerPlace, cluster: str | None = None) -> Iterator[Consulted]:
+def quota_queries(place: LedgerPlace, cluster: str | None = None) -> Iterator[QuotaQueries]:
     """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
     AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
     """
@@ -82,7 +82,7 @@ def consulting(place: LedgerPlace, cluster: str | None = None) -> Iterator[Consu
             # What waits in queues is not read here.
             counted(tree, {}, observed_us)
         journals, view = readers.journals, readers.view
-        yield Consulted(name, journals, view, connection, sequence, observed_us)
+        yield QuotaQueries(name, journals, view, connection, sequence, observed_us)
 
 
 def only_cluster(connection: sa.Connection, configured: str) -> str:

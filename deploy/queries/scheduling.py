@@ -23,7 +23,8 @@ from reactors.scheduling.hints import Hint
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.queue import Queued
-from reactors.scheduling.state import Nominated, SchedulingState
+from reactors.scheduling.shape import Nominated
+from reactors.scheduling.state import SchedulingState
 from reactors.scheduling.trial import attempts
 
 

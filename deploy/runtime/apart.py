@@ -84,7 +84,7 @@ async def watch_cluster(settings: Settings, screen: Screen) -> None:
             ):  # fmt: skip
                 figures.append(partial(source_metrics, followed.states))
                 figures.append(partial(bus_metrics, opened.guard))
-                await opened.transport.hear(_topic(settings), followed.relist)
+                await opened.transport.subscribe(_topic(settings), followed.relist)
                 progress = Progress(stage="following", sources=followed.states)
                 async with written(settings, progress):
                     screen.tell(f"following {len(followed.states)} kinds of objects")
@@ -149,7 +149,7 @@ async def _timed(cluster: client.KubeCluster) -> None:
 async def _asking(opened: Bus, topic: str, asked: asyncio.Queue[str]) -> None:
     """Tell whoever watches of which kinds a complete list is waited for."""
     while True:
-        await opened.transport.tell(topic, await asked.get())
+        await opened.transport.announce(topic, await asked.get())
 
 
 def _topic(settings: Settings) -> str:

@@ -70,28 +70,28 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
     stream = mirror(name, link.domain, replicas=settings.bus.replicas)
     own = cluster_settings(settings, name)
     try:
-        door = await JetStream.connect(url, stream, credentials=credentials, tls=settings.bus.tls)
+        bus = await JetStream.connect(url, stream, credentials=credentials, tls=settings.bus.tls)
         try:
-            require_safe(await door.guard(*settings.bus.monitor_urls))
+            require_safe(await bus.guard(*settings.bus.monitor_urls))
             with held_ledger(own, "hub") as (store, lock):
-                writer = OwnLedgerWriter(own, store, SharedReading(door), lock)
+                writer = OwnLedgerWriter(own, store, SharedReading(bus), lock)
                 follow(lambda: writer.sequence)
                 screen.tell(f"cluster {name}: its ledger goes on from event {writer.sequence:,}")
-                async with beside(writer.run()), beside(_looked_at(door, link, writer)):
+                async with beside(writer.run()), beside(_looked_at(bus, link, writer)):
                     await asyncio.Event().wait()
         finally:
-            await door.close()
+            await bus.close()
     except* (BursarError, SQLAlchemyError, OSError) as group:
         # What runs beside something raises groups.
         link.trouble = str(first_error(group))
         screen.tell(f"cluster {name}: {link.trouble}")
 
 
-async def _looked_at(door: JetStream, link: ClusterLink, writer: OwnLedgerWriter) -> None:
+async def _looked_at(bus: JetStream, link: ClusterLink, writer: OwnLedgerWriter) -> None:
     heard: float | None = None
     while True:
         try:
-            last = await door.original()
+            last = await bus.original()
             heard = time.monotonic()
             link.lag = max(last - writer.sequence, 0)
         except BusUnavailableError as error:

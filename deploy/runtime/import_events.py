@@ -2,7 +2,7 @@
 
 A child process reads and publishes while this one folds and writes; each takes about a core.
 
-Saying an event twice changes no books, but it makes the history longer, and the bus remembers ids for ten minutes
+Saying an event twice changes no row of the ledger, but it makes the history longer, and the bus remembers ids for ten minutes
 only. So what the archive has already is left out here; an import that was interrupted goes on where it stood.
 
 Source: docs/architecture.md; ``docs/history.md`` (importing twice changes nothing).

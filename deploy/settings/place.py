@@ -34,27 +34,14 @@ if TYPE_CHECKING:
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 #: Fields of the bus that are files.
 BUS_FILES = ("credentials", "server", "tls_ca", "tls_cert", "tls_key")
-#: Fields of the parts that are read here, and the names of the others.
+#: Fields of the parts that are read here, and the names of the others but those of reactors.
 FIELDS = {
     "ledger": frozenset({"url", "heads_file", "signing_key"}),
     "bus": frozenset({"url", "monitor_urls", "replicas", *BUS_FILES}),
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
-OTHERS = frozenset(
-    {
-        "history",
-        "labels",
-        "admission",
-        "api",
-        "hub",
-        "log",
-        "budgets",
-        "culling",
-        "evictions",
-        "jobs",
-    }
-    | {"scheduling"}
-)
+OTHERS = frozenset({"history", "labels", "admission", "api", "hub", "log"})
+REACTORS = Path(__file__).parents[2] / "reactors"
 
 
 @dataclass(frozen=True)
@@ -190,9 +177,9 @@ def _variables() -> dict[str, str] | None:
         if not small.startswith("bursar_"):
             continue
         part, _, field = small.removeprefix("bursar_").partition("__")
-        if field and part not in OTHERS and field not in FIELDS.get(part, ()):
+        if field and not _is_other(part) and field not in FIELDS.get(part, ()):
             return None
-        if not field and small not in SHORT_FORMS and part in (*FIELDS, *OTHERS):
+        if not field and small not in SHORT_FORMS and (part in FIELDS or _is_other(part)):
             return None
         if small in SHORT_FORMS:
             found.setdefault(SHORT_FORMS[small], value)
@@ -203,8 +190,14 @@ def _variables() -> dict[str, str] | None:
 
 def _is_known(file: Mapping[str, Any]) -> bool:
     for part, value in file.items():
-        if part == "data" or part in OTHERS:
+        if part == "data" or _is_other(part):
             continue
         if part not in FIELDS or not isinstance(value, dict) or not FIELDS[part] >= set(value):
             return False
     return True
+
+
+def _is_other(part: str) -> bool:
+    """Whether a part of the settings is none of those that are read here. A reactor's section has the name of its folder."""
+    # To import the reactors for their names would take longer than most questions.
+    return part in OTHERS or (part.isidentifier() and (REACTORS / part / "reactor.py").is_file())

@@ -157,7 +157,7 @@ class BusSettings(_Part):
 class ClusterSettings(_Part):
     """Which cluster is followed, and how."""
 
-    #: Its name in the history: every event carries it. Changing it later begins another cluster's books.
+    #: Its name in the history: every event carries it. Changing it later begins another cluster's ledger.
     name: str = "default"
     #: Kubeconfig file; empty = ``KUBECONFIG``, ``~/.kube/config``, else this pod's service account.
     kubeconfig: str = ""

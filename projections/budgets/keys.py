@@ -2,7 +2,7 @@
 
 A quota's key is ``limits.RESOURCE`` or ``requests.RESOURCE``, with a type behind a dot: ``limits.cpu.A4``. Work with a type
 label spends on the typed key and on every dot-boundary prefix of it that the quota has; work without one on the
-plain key alone. The ledger books one amount for each resource, so both words mean the same account there: the
+plain key alone. The ledger charges one amount for each resource, so both words mean the same account there: the
 account ``cpu.A4`` is what ``limits.cpu.A4`` and ``requests.cpu.A4`` are paid from. Which keys an amount is *held* under
 is :mod:`projections.quota_trees.keys`.
 

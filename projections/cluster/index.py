@@ -85,18 +85,14 @@ class Index:
         names = self.names.get((kind, namespace))
         return names.get(name, "") if names is not None else ""
 
-    def bind(self, pod: Pod, node: str) -> None:
-        """A pod is on another node from now on."""
-        if pod.node:
-            self.on_node.discard(pod.node, pod.uid)
-        if node:
-            self.on_node.add(node, pod.uid)
-
     def _moved(self, before: Row, after: Row) -> None:
         """Kind, namespace and name of an object never change."""
         uid = after.uid
         if isinstance(before, Pod) and isinstance(after, Pod) and before.node != after.node:
-            self.bind(before, after.node)
+            if before.node:
+                self.on_node.discard(before.node, uid)
+            if after.node:
+                self.on_node.add(after.node, uid)
         if not isinstance(before, Pod | Workload) or not isinstance(after, Pod | Workload):
             return
         if before.owner != after.owner:

@@ -1,8 +1,8 @@
 """The cluster as last observed, folded from the history in memory: the one that every reactor of a process reads.
 
 Pods, workloads, nodes, namespaces, quotas, priority classes and storage; what follows from them (who is charged, what is idle) is
-each reactor's own. Decisions run between two events in one thread, so the state is its own snapshot; a trial binds pods by
-:meth:`ClusterState.assume` and takes that back by :meth:`ClusterState.undo` before the next event.
+each reactor's own. Decisions run between two events in one thread, so the state is its own snapshot. It holds what was observed
+and nothing else: what a reactor assumes is that reactor's own, beside it (docs/architecture.md, "What is assumed").
 
 Rules of order, deletions and lists: :mod:`projections.cluster.objects`.
 """
@@ -106,7 +106,7 @@ class ClusterState(Part):
     derived = frozenset(
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
-            "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
+            "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes",
             "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming", "reservations",
             "services",
         }
@@ -180,12 +180,9 @@ class ClusterState(Part):
         )  # fmt: skip
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
-        #: Pods on trial, and the node that each had before.
-        self._assumed: list[tuple[Pod, str]] = []
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. Raises EnvelopeError for a pod whose resources are none; then nothing was changed."""
-        assert not self._assumed
         self._changes.clear()
         self._folded = event
         fold = _FOLDS.get(type(fact))
@@ -200,7 +197,6 @@ class ClusterState(Part):
 
     def restore(self, saved: SavedCluster) -> None:
         """Become what was saved, in a new state. The index follows from the rows."""
-        assert not self._assumed
         super().restore(saved)
         share((*self.pods.values(), *self.workloads.values()))
         stores = {id(one): one for one in (*self._stores.values(), self._workloads)}
@@ -315,21 +311,6 @@ class ClusterState(Part):
     def gone(self, uid: str) -> Gone | None:
         """A pod or workload that does not exist any more; None where that is not known."""
         return self._workloads.gone.get(uid) or self._pods.gone.get(uid)
-
-    # trials
-
-    def assume(self, uid: str, node: str) -> None:
-        """Bind a pod to a node, for a trial."""
-        pod = self.pods[uid]
-        self._assumed.append((pod, pod.node))
-        self.index.bind(pod, node)
-        pod.node = node
-
-    def undo(self) -> None:
-        """Take back what was assumed last."""
-        pod, node = self._assumed.pop()
-        self.index.bind(pod, node)
-        pod.node = node
 
 
 _Fold = Callable[[ClusterState, Any, int], None]

@@ -17,7 +17,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodState
 from bus.events.vocabulary import Fact
 from projections.devices import supply
-from projections.devices.book import ClaimBook
+from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.claims import Claim, claims
 from projections.devices.claims import projection as claim_rows
 from projections.devices.held import NOTHING_GIVEN, Given
@@ -47,8 +47,8 @@ class ClaimedPods:
         self._pods = pods
         self._lists = RecentLists(rows.reader.select, parts_kept, claim_lists, None)
         self._index = ClaimIndex(rows.reader.select)
-        self._book = ClaimBook(rows, self._index, self._absent, self._span_of)
-        self._cards = OccupiedCards(rows, self._index, self._book, pods, around)
+        self._holdings = ClaimHoldings(rows, self._index, self._absent, self._span_of)
+        self._cards = OccupiedCards(rows, self._index, self._holdings, pods, around)
 
     def open(self) -> None:
         """Take in the newest lists."""
@@ -95,7 +95,7 @@ class ClaimedPods:
         """What ``pod`` holds by claims from its start to its end."""
         if self._index.is_empty:
             return NOTHING_GIVEN
-        return self._book.given(_span(pod, start_s, end_s))
+        return self._holdings.given(_span(pod, start_s, end_s))
 
     def moved(self, pod: Pod) -> None:
         """The run of a pod changed: so may what is reserved of its claims, and what it holds of cards that it names."""
@@ -120,24 +120,24 @@ class ClaimedPods:
         if was == now or (now.start_s is None and (was is None or was.start_s is None)):
             return set()
         both = [now] if was is None else [was, now]
-        found = {uid for one in both for uid in self._book.beside(one)}
+        found = {uid for one in both for uid in self._holdings.beside(one)}
         self._pods.load(found)
-        return self._book.together(found, both)
+        return self._holdings.together(found, both)
 
     def follow(self, before: Any, after: Claim | Supply, sequence: int) -> set[str]:
         """A claim or a device changed; the pods to derive again."""
         if isinstance(after, Claim):
             self._index.put_claim(after, sequence)
-            found = self._book.of_claim(after)
+            found = self._holdings.of_claim(after)
             self._cards.claims_changed([after.uid])
             if before is not None and before.is_generated != after.is_generated:
                 # An older version of it came late: it was another pod's, or those of its name choose anew.
-                found |= self._book.pods_of(before)
+                found |= self._holdings.pods_of(before)
                 of_name = self._index.named(after.cluster, after.namespace, after.name)
                 self._cards.claims_changed(of_name)
         else:
-            found = self._book.of_supply(after)
-            self._cards.claims_changed(self._book.given_of(after))
+            found = self._holdings.of_supply(after)
+            self._cards.claims_changed(self._holdings.given_of(after))
         self._pods.load(found)
         return found
 
@@ -164,7 +164,7 @@ class ClaimedPods:
                 continue
             if is_late or self._lists.may_change(claim, part):
                 self._cards.claims_changed([uid])
-                found |= self._book.of_claim(claim)
+                found |= self._holdings.of_claim(claim)
         self._pods.load(found)
         return found
 

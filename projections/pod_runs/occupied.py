@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from projections import timelines
 from projections.devices import claims as claim_rows
-from projections.devices.book import ClaimBook
 from projections.devices.cards import HELD, RESERVED, Occupant, Piece, pieces, union
+from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.claims import Claim
 from projections.devices.holding import OPEN
 from projections.devices.index import ClaimIndex
@@ -65,13 +65,13 @@ class OccupiedCards:
         self,
         rows: Rows,
         index: ClaimIndex,
-        book: ClaimBook,
+        holdings: ClaimHoldings,
         pods: PodMemory,
         around: Surroundings,
     ) -> None:
         self._rows = rows
         self._index = index
-        self._book = book
+        self._holdings = holdings
         self._pods = pods
         self._around = around
         self.groups = CardGroups(index, pods, around)
@@ -206,11 +206,11 @@ class OccupiedCards:
                 names[claim.cluster, claim.namespace].add(claim.name)
         if self._index.is_stored:
             self._index.prepare((), names)
-        pods = {uid for claim in found for uid in self._book.pods_of(claim)}
+        pods = {uid for claim in found for uid in self._holdings.pods_of(claim)}
         self._pods.load(pods)
         self._prepare(row for uid in sorted(pods) if (row := self._pods.get(uid)) is not None)
         for claim in found:
-            occupants[claim.uid] = self._book.occupant(claim)
+            occupants[claim.uid] = self._holdings.occupant(claim)
 
     def _stored(self, uids: Iterable[str]) -> dict[str, Extents]:
         """Uid → when which card was the claim's, as it is stored."""

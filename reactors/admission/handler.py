@@ -1,7 +1,7 @@
-"""A review in, an answer out: which decision is asked for, at which desk, and what the asker is told.
+"""A review in, an answer out: which decision is asked for, which batcher makes it, and what the asker is told.
 
 Order: what hangs below a governed owner passes if that owner is charged for all that lives there; what names no quota
-passes; a dry run is decided and not recorded; everything else is decided at its tree's desk and
+passes; a dry run is decided and not recorded; everything else is decided by its tree's batcher and
 answered when the decision is stored. Old sizes are taken from the journals, never from the request
 (docs/wrong-input.md).
 

@@ -35,7 +35,7 @@ Json = dict[str, Any]
 Find = Callable[[str, str, str], str]
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """What one object would be answered. ``quota`` "" = it is held to none."""
 
     kind: str
@@ -73,12 +73,12 @@ class Trial:
         self._drafts: dict[str, TreeOverlay] = {}
         self._asked = 0
 
-    def judge(self, object: Json, namespace: str) -> Judged:
+    def evaluate(self, object: Json, namespace: str) -> Evaluation:
         """The answer to one object; ``namespace`` is where it goes if it names none itself."""
         metadata = object.get("metadata") or {}
         group = str(object["apiVersion"]).rpartition("/")[0]
         name = str(metadata.get("name") or metadata.get("generateName") or "")
-        said = Judged(
+        said = Evaluation(
             str(object["kind"]), str(metadata.get("namespace") or namespace), name, "", True,
             "not-governed",
         )  # fmt: skip
@@ -92,7 +92,7 @@ class Trial:
                 said, is_admitted=False, reason="demand-unreadable", message=str(error)
             )
 
-    def _workload(self, object: Json, kind: kinds.Kind, said: Judged) -> Judged:
+    def _workload(self, object: Json, kind: kinds.Kind, said: Evaluation) -> Evaluation:
         asked = partial(self._view.state.claiming.asked, namespace=said.namespace)
         ask = asked(kinds.asked(kind, object))
         where = self._view.place(ask.labels, said.namespace)
@@ -125,7 +125,7 @@ class Trial:
             decision=decision, advice=advice,
         )  # fmt: skip
 
-    def _quota(self, object: Json, kind: str, said: Judged) -> Judged:
+    def _quota(self, object: Json, kind: str, said: Evaluation) -> Evaluation:
         known = self._view.quotas.get((kind, said.name))
         is_there = known is not None and known.spec is not None
         uid = known.uid if known is not None and is_there else "new"

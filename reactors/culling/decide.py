@@ -1,6 +1,6 @@
 """The culling reactor: on every tick, who is warned, whose warning is taken back, who is stopped, who is given back.
 
-The verdict is :func:`reactors.culling.fusion.judge`'s, or that of Kubeflow's culler where the policy wants its rules
+The verdict is :func:`reactors.culling.fusion.evaluate`'s, or that of Kubeflow's culler where the policy wants its rules
 (:mod:`reactors.culling.kubeflow`): those stop without a warning. Here stands what it is asked about and what follows:
 
 - A stop needs a warning that stood on the object, also where the policy gives it no time; the API server took it then, so
@@ -26,7 +26,7 @@ from bus.events.decisions import Cull, Decision, Restore, Target, Warn, Withdraw
 from bus.kube.crds.culling import SNOOZED_UNTIL
 from projections.cluster import Pod, Workload
 from reactors.culling.evidence import samples_of
-from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
+from reactors.culling.fusion import Reason, Sample, Verdict, Warned, evaluate, last_activity
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
 from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
 from reactors.culling.state import NOTEBOOK, ActiveWarning, CullingState
@@ -39,7 +39,7 @@ _VERBS: dict[str, type[Decision]] = {"warn": Warn, "cancel_warning": Withdraw, "
 _ORDER = ("cull", "cancel_warning", "warn")
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """A notebook, what holds for it, and the verdict on it at one moment."""
 
     pod: Pod
@@ -59,7 +59,7 @@ class Judged(msgspec.Struct, frozen=True):
         return max(self.warned.at_us + warning_us, self.warned.snoozed_until_us or 0)
 
 
-def judged(view: CullingState, policy: CullingPolicy, uid: str, now_us: int) -> Judged:
+def evaluated(view: CullingState, policy: CullingPolicy, uid: str, now_us: int) -> Evaluation:
     """The verdict on the notebook ``uid`` at ``now_us``. It must be among ``view.notebooks``."""
     pod = view.state.pods[uid]
     annotations = view.annotations(pod)
@@ -75,14 +75,14 @@ def judged(view: CullingState, policy: CullingPolicy, uid: str, now_us: int) -> 
         warned = Warned(standing.at_us, reason, _snoozed_us(annotations))
     if policy.kubeflow is not None:
         return _by_kubeflow(view, policy.kubeflow, pod, limits, samples, standing, now_us)
-    verdict = judge(
+    verdict = evaluate(
         samples,
         running_since_us=pod.started_us,
         warned=warned,
         limits=limits,
         now_us=now_us,
     )
-    return Judged(pod, limits, samples, verdict, warned, _known_us(samples, limits))
+    return Evaluation(pod, limits, samples, verdict, warned, _known_us(samples, limits))
 
 
 def _known_us(samples: list[Sample], limits: Limits) -> int:
@@ -104,17 +104,19 @@ def _by_kubeflow(
     samples: list[Sample],
     standing: ActiveWarning | None,
     now_us: int,
-) -> Judged:
+) -> Evaluation:
     """An owner's exemption holds here, too: whoever comes from Kubeflow has none."""
-    book = view.books.of(pod.namespace, pod.name)
-    found = verdict_of(book, rules, pod.started_us, is_warned=standing is not None)
+    culler_pass = view.books.of(pod.namespace, pod.name)
+    found = verdict_of(culler_pass, rules, pod.started_us, is_warned=standing is not None)
     if limits.exempt and found.decision == "cull":
         found = msgspec.structs.replace(found, decision="keep", reason="exempt")
     limits = msgspec.structs.replace(
         limits, idle_seconds=rules.idle_minutes * 60, warning_seconds=0
     )
-    looked_us = now_us if standing is not None else book.looked_us if book is not None else 0
-    return Judged(pod, limits, samples, found, None, looked_us)
+    looked_us = (
+        now_us if standing is not None else culler_pass.looked_us if culler_pass is not None else 0
+    )
+    return Evaluation(pod, limits, samples, found, None, looked_us)
 
 
 def decide(view: CullingState, trigger: Trigger, policy: CullingPolicy) -> list[ProposedDecision]:
@@ -160,7 +162,7 @@ def _unable(
     pod = view.state.pods[uid]
     if not pod.is_running or uid in view.stopped:
         return
-    found = judged(view, policy, uid, trigger.at_us)
+    found = evaluated(view, policy, uid, trigger.at_us)
     verdict = found.verdict
     is_idle = trigger.at_us >= verdict.idle_limit_us
     verb = _VERBS.get(verdict.decision)
@@ -193,7 +195,7 @@ def _due(
     pod = view.state.pods[uid]
     if not pod.is_running:
         return
-    found = judged(view, policy, uid, trigger.at_us)
+    found = evaluated(view, policy, uid, trigger.at_us)
     verdict = found.verdict
     stop = view.stopped.get(uid)
     if stop is not None and verdict.last_activity_us <= stop.at_us:
@@ -204,7 +206,7 @@ def _due(
         yield _draft(found, uid, verb, target)
 
 
-def _draft(found: Judged, uid: str, verb: type[Decision], target: Target) -> ProposedDecision:
+def _draft(found: Evaluation, uid: str, verb: type[Decision], target: Target) -> ProposedDecision:
     verdict, limits = found.verdict, found.limits
     return ProposedDecision(
         verb=verb,
@@ -240,8 +242,8 @@ def _target(view: CullingState, policy: CullingPolicy, pod: Pod) -> Target | Non
 
 def _notebook(view: CullingState, pod: Pod) -> Workload | None:
     """The Notebook that the pod's name says."""
-    book = view.books.of(pod.namespace, pod.name)
-    return view.state.workloads.get(book.uid) if book is not None else None
+    culler_pass = view.books.of(pod.namespace, pod.name)
+    return view.state.workloads.get(culler_pass.uid) if culler_pass is not None else None
 
 
 def _restored(id: str, cull: Decision, trigger: Trigger) -> ProposedDecision:
@@ -262,7 +264,7 @@ def overtaken(view: CullingState, decision: Decision, policy: CullingPolicy) -> 
     if view.pod(uid) is None or uid not in view.activity:
         return "gone"
     pod = view.state.pods[uid]
-    now = judged(view, policy, uid, max(decision.at_us, view.activity[uid].observed_us))
+    now = evaluated(view, policy, uid, max(decision.at_us, view.activity[uid].observed_us))
     if now.limits.exempt:
         return "exempt"
     if policy.kubeflow is not None:
@@ -282,9 +284,9 @@ def overtaken(view: CullingState, decision: Decision, policy: CullingPolicy) -> 
 def _overtaken_by_kubeflow(
     view: CullingState, policy: CullingPolicy, pod: Pod, decision: Decision
 ) -> str:
-    book = view.books.of(pod.namespace, pod.name)
+    culler_pass = view.books.of(pod.namespace, pod.name)
     before_us = decision.numbers["last_activity_us"]
-    if activity_us(book, before_us) > before_us:
+    if activity_us(culler_pass, before_us) > before_us:
         return "active"
     return "" if _is_same(_target(view, policy, pod), decision.target) else "target_changed"
 

@@ -1,4 +1,4 @@
-"""Evidence as samples to judge: a notebook's row of activity, and a single look. The only place where the words meet."""
+"""Evidence as samples to evaluate: a notebook's row of activity, and a single look. The only place where the words meet."""
 
 from __future__ import annotations
 

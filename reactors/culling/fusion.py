@@ -66,7 +66,7 @@ class Verdict(msgspec.Struct, frozen=True):
     idle_limit_us: int
 
 
-def judge(
+def evaluate(
     evidence: Sequence[Sample],
     *,
     running_since_us: int,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from bus.clock import SECOND_US
 from bus.metrics import Metric, Sample
-from reactors.culling.decide import judged
+from reactors.culling.decide import evaluated
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.replica import Replica
@@ -42,7 +42,7 @@ def figures(replica: Replica) -> Iterator[Metric]:
     )  # fmt: skip
     if current is not None and isinstance(current.policy, CullingPolicy):
         verdicts = [
-            judged(view, current.policy, uid, view.ticked_us).verdict for uid in view.notebooks
+            evaluated(view, current.policy, uid, view.ticked_us).verdict for uid in view.notebooks
         ]
         states = Counter((one.decision, one.reason) for one in verdicts)
         yield Metric(

@@ -39,7 +39,7 @@ from bus.notebooks.prober import Answer, ProbeSettings, Unanswered, fetch
 from bus.notebooks.sampler import AskServer, Sampler
 from bus.transport import Transport
 from projections.cluster import Pod
-from reactors.culling.decide import judged
+from reactors.culling.decide import evaluated
 from reactors.culling.evidence import last_word
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import NAME, CullingState
@@ -253,5 +253,5 @@ class LastLook:
         if current is None or decision.key not in view.notebooks:
             return "gone"
         assert isinstance(current.policy, CullingPolicy)
-        limits = judged(view, current.policy, decision.key, observed_us).limits
+        limits = evaluated(view, current.policy, decision.key, observed_us).limits
         return last_word(evidence, observed_us, decision, limits)

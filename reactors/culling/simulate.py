@@ -66,18 +66,17 @@ class Simulation(msgspec.Struct, frozen=True):
 class Run:
     """One notebook while the recording is played. ``cull``: how it was stopped, while it stays so."""
 
-    __slots__ = ("active_us", "cull", "judge_us", "last_us", "saved_us", "since_us", "warned")
+    __slots__ = ("active_us", "cull", "last_us", "saved_us", "since_us", "warned")
 
     def __init__(self, at_us: int) -> None:
-        self.since_us = self.last_us = self.judge_us = at_us
-        self.active_us = at_us
+        self.since_us = self.last_us = self.active_us = at_us
         self.warned: Warned | None = None
         self.cull: Cull | None = None
         self.saved_us = 0
 
     def restart(self, at_us: int) -> None:
         """Nothing before ``at_us`` counts any more."""
-        self.since_us = self.judge_us = self.active_us = at_us
+        self.since_us = self.active_us = at_us
         self.warned = None
 
 

@@ -22,7 +22,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.go_time import Stamp
 from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from projections.cluster import Workload
-from reactors.culling.decide import judged
+from reactors.culling.decide import evaluated
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import CullingState
 
@@ -80,9 +80,9 @@ def _wanted(
 ) -> Iterator[Stamping]:
     place = notebook.uid, notebook.namespace, notebook.name
     if policy.kubeflow is not None:
-        book = view.books.named(notebook.namespace, notebook.name)
-        if book is not None and book.decision:
-            written = book.annotations
+        culler_pass = view.books.named(notebook.namespace, notebook.name)
+        if culler_pass is not None and culler_pass.decision:
+            written = culler_pass.annotations
             yield Stamping(*place, written.get(LAST_ACTIVITY, ""), written.get(CHECKED_AT, ""))
         elif STOPPED in notebook.annotations:
             yield Stamping(*place)
@@ -92,7 +92,7 @@ def _wanted(
         yield Stamping(*place)
         return
     seen = [uid for uid in pods if uid in view.activity and view.state.pods[uid].is_running]
-    found = [judged(view, policy, uid, now_us).verdict for uid in seen]
+    found = [evaluated(view, policy, uid, now_us).verdict for uid in seen]
     known = [verdict.last_activity_us for verdict in found if verdict.decision != "unknown"]
     if known:
         period_us = policy.check_period_seconds * SECOND_US

@@ -170,7 +170,7 @@ class CullingState(Part):
             if not before.is_ended and (not isinstance(after, Pod) or after.is_ended):
                 self._forget(before)
         elif change.kind == NOTEBOOK:
-            # The books are by name: of two Notebooks of one name the older is about to go.
+            # The passes are by name: of two Notebooks of one name the older is about to go.
             if isinstance(after, Workload) and self._has_name(after):
                 self.books.observed(after.uid, after.namespace, after.name, after.annotations)
             elif isinstance(before, Workload) and after is None:

@@ -2,7 +2,7 @@
 
 A month has a quarter of a million ticks, and at nearly all of them a notebook is kept. Until a moment that follows from the
 newest verdict it is kept whatever else is seen of it: activity only moves that moment back. What could bring it forward, a
-change of the pod, of what controls it or of its namespace, lets it be judged again at the next tick.
+change of the pod, of what controls it or of its namespace, lets it be evaluated again at the next tick.
 
 Source: :mod:`reactors.culling.fusion` has the rules.
 """
@@ -16,7 +16,7 @@ import msgspec
 from bus.clock import SECOND_US
 from projections.cluster.objects import Change
 from projections.cluster.rows import Namespace, Pod, Workload
-from reactors.culling.decide import Judged, decide_on, judged
+from reactors.culling.decide import Evaluation, decide_on, evaluated
 from reactors.culling.fusion import last_activity
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import CullingState
@@ -34,7 +34,7 @@ class DueNotebooks:
         self._kept_until_us: dict[str, int] = {}
         #: Notebooks of which nothing readable is known until they are looked at again.
         self._unknown: set[str] = set()
-        #: The earliest of these moments; 0 = some notebook was not judged yet.
+        #: The earliest of these moments; 0 = some notebook was not evaluated yet.
         self.next_us = 0
 
     def looked(self, uid: str) -> None:
@@ -79,7 +79,7 @@ class DueNotebooks:
         """Before which moment nothing but "keep" can be decided; 0 = not even now."""
         if uid in view.warned or uid in view.awaited or policy.kubeflow is not None:
             return 0
-        found = judged(view, policy, uid, now_us)
+        found = evaluated(view, policy, uid, now_us)
         limits, started_us = found.limits, found.pod.started_us
         if found.verdict.reason == "exempt":
             return NEVER_US
@@ -99,7 +99,7 @@ class DueNotebooks:
         return NEVER_US
 
 
-def _idle_us(found: Judged) -> int:
+def _idle_us(found: Evaluation) -> int:
     """The earliest moment at which the notebook can be idle, whatever is seen of it later."""
     # Who is starting counts as active for a while, and then not any more.
     limits = msgspec.structs.replace(found.limits, starting_grace_seconds=0)

@@ -6,18 +6,16 @@ should pay. Whoever places nothing never imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from projections.cluster import ClusterState
     from projections.quota_trees.forest import QuotaTrees
-    from reactors.engine.contract import Concluded
-    from reactors.engine.policies import Current
     from reactors.scheduling.passes import Scheduler
     from reactors.scheduling.quota_state import QuotaState
     from reactors.scheduling.settings import SchedulingPolicy
-    from reactors.scheduling.state import Dealt, SchedulingState
+    from reactors.scheduling.shape import Dealt
 
 #: The name of the reactor, and of its section of the settings.
 NAME = "scheduling"
@@ -41,12 +39,3 @@ def quotas_of(cluster: ClusterState, trees: QuotaTrees) -> QuotaState:
     from reactors.scheduling.quota_state import QuotaState
 
     return QuotaState(cluster, trees)
-
-
-def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:
-    """See :func:`reactors.scheduling.decide.concluded`; nothing where nothing is scheduled."""
-    if state.scheduler is None:
-        return ()
-    from reactors.scheduling import decide
-
-    return decide.concluded(state, state.scheduler, current)

@@ -12,7 +12,7 @@ import msgspec
 
 from projections.cluster import Pod
 from reactors.scheduling.pod_shapes import Kind, kind_of
-from reactors.scheduling.state import SavedArrivals
+from reactors.scheduling.shape import SavedArrivals
 
 #: A lesson is renewed after this many pods, and then when their number has grown by this.
 FIRST_AFTER = 50

@@ -29,7 +29,7 @@ from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
 from reactors.scheduling.reservations import Reservations
-from reactors.scheduling.state import Assumed, Dealt, Mark
+from reactors.scheduling.shape import Assumed, Dealt, Mark
 
 
 class AssumedPods:

@@ -34,7 +34,7 @@ from reactors.scheduling.node_columns import (
     Rows,
     SmallInts,
 )
-from reactors.scheduling.state import Dealt
+from reactors.scheduling.shape import Dealt, holds
 from reactors.scheduling.volumes import Volumes
 
 __all__ = [
@@ -366,8 +366,3 @@ def ports_of(pod: Pod) -> list[Port]:
 
 
 _ENDED = ("Succeeded", "Failed")
-
-
-def holds(pod: Pod) -> bool:
-    """Whether a pod has a part of a node: a scheduler counts it until it is gone or has ended."""
-    return bool(pod.node) and not pod.is_ended

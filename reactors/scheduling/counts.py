@@ -14,7 +14,7 @@ from projections.cluster import Change, Pod
 from projections.engine.parts import Part
 
 if TYPE_CHECKING:
-    from reactors.scheduling.state import Assumed
+    from reactors.scheduling.shape import Assumed
 
 #: Upper bounds of the time from creation to the node, microseconds. Creations are stamped in whole seconds.
 BIND_BOUNDS_US = tuple(seconds * SECOND_US for seconds in (1, 2, 5, 10, 30, 60, 300, 1_800, 7_200))

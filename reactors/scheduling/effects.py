@@ -23,7 +23,8 @@ from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
 from reactors.scheduling.effectors.reservations import ReservationStatuses, writing
 from reactors.scheduling.queue import Place
-from reactors.scheduling.state import CONFIRMED_US, SchedulingState
+from reactors.scheduling.shape import CONFIRMED_US
+from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
     from projections.cluster import Pod

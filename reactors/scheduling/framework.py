@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 import numpy as np
 
-from bus.clock import SECOND_US
 from bus.errors import PermanentError
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
@@ -50,14 +49,13 @@ from reactors.scheduling.hints import Hint
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.refusals import RefusalCodes
 from reactors.scheduling.seeds import seed
+from reactors.scheduling.shape import LONGEST_WAIT_US
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 #: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
-#: Longest that a pod waits at Permit.
-LONGEST_WAIT_US = 900 * SECOND_US
 #: A search for victims that leaves alone only who is as important.
 NOBODY = Sparing()
 

@@ -24,10 +24,9 @@ from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO
 from bus.sources.podgroups import LONGEST_WORD
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.pod_terms import PodGroup
-from reactors.scheduling.columns import holds
-from reactors.scheduling.framework import LONGEST_WAIT_US
 from reactors.scheduling.gang_cycles import GangCycles
 from reactors.scheduling.gang_shape import WAIT_US, Needs, SavedGangs
+from reactors.scheduling.shape import LONGEST_WAIT_US, holds
 
 #: Most pods that a gang, or a group of gangs, may need; and most gangs of a group.
 MOST_NEEDED = 5_000

@@ -20,10 +20,10 @@ from collections.abc import Collection, Iterable, Iterator
 from bus.clock import SECOND_US
 from bus.events.decisions import EffectSettled, Evict, Nomination
 from projections.cluster import ClusterState, Pod
-from reactors.scheduling.columns import Columns, Placed, holds
+from reactors.scheduling.columns import Columns, Placed
 from reactors.scheduling.contract import Cycle, Sparing
 from reactors.scheduling.framework import Framework
-from reactors.scheduling.state import Evicting, Mark, Nominated, Rested
+from reactors.scheduling.shape import Evicting, Mark, Nominated, Rested, holds
 
 #: Without a victim that goes a nomination ends after so long, twice the window of the interlocks; one whose victims are ending
 #: after this at the latest.

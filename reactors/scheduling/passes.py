@@ -25,7 +25,6 @@ from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, ClaimKey, claims_of
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.assumed_pods import AssumedPods
-from reactors.scheduling.columns import holds
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.gang_shape import SavedGangs
 from reactors.scheduling.hints import Hint, hints_of
@@ -33,12 +32,7 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
 from reactors.scheduling.reservations import WITHOUT_NODE
-from reactors.scheduling.state import (
-    Assumed,
-    Mark,
-    SavedArrivals,
-    Waiting,
-)
+from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting, holds
 
 
 class Scheduler(AssumedPods):
@@ -94,6 +88,11 @@ class Scheduler(AssumedPods):
             for queue in self.queues.values():
                 queue.regate(uid, at_us)
         self.happened(hints, at_us, claims)
+
+    def quotas_moved(self, sequence: int, at_us: int, *, helps: bool) -> None:
+        """Passes that were decided before this event are asked again; pods that may be helped are tried again."""
+        self.touched[QUOTAS] = sequence
+        self.happened({Hint.QUOTA} if helps else set(), at_us)
 
     def place(
         self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,

@@ -22,7 +22,7 @@ from bus.clock import SECOND_US
 from projections.cluster import Pod
 from projections.cluster.volumes import ClaimKey, claims_of
 from reactors.scheduling.hints import Hint
-from reactors.scheduling.state import Waiting
+from reactors.scheduling.shape import Waiting
 
 #: First and longest pause after a failure; each further one doubles it.
 FIRST_BACKOFF_US = SECOND_US

@@ -9,7 +9,6 @@ Source: docs/scheduling.md; docs/admission.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,10 +28,6 @@ from reactors.admission.evidence import evidence
 from reactors.admission.reconcile import Seen
 from reactors.admission.state import AdmissionState, SavedAdmission
 from reactors.reclaim import preemption
-from reactors.scheduling.hints import Hint
-
-if TYPE_CHECKING:
-    from reactors.scheduling.passes import Scheduler
 
 #: Stands for all that quotas say, among the nodes and claims that were changed: none of these is called so.
 QUOTAS = "quotas/"
@@ -97,11 +92,6 @@ class QuotaState:
             isinstance(one.before or one.after, kinds) for one in self._cluster.changes(event)
         )  # fmt: skip
         return has_moved or helps, helps
-
-    def tell(self, scheduler: Scheduler, event: Event, *, helps: bool) -> None:
-        """Passes that were decided before ``event`` are asked again where they stand; pods that may be helped are tried again."""
-        scheduler.touched[QUOTAS] = event.sequence
-        scheduler.happened({Hint.QUOTA} if helps else set(), event.time_us)
 
     # questions
 

@@ -8,17 +8,28 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import SchedulingPassed
 from projections.cluster import POD
 from reactors.engine.contract import Reactor
-from reactors.scheduling import NAME, RULES, concluded
+from reactors.scheduling import NAME, RULES
 from reactors.scheduling.preempting import decide, managed, overtaken
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
 from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bus.metrics import Metric
     from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.contract import Concluded
+    from reactors.engine.policies import Current
     from reactors.engine.replica import Replica
+
+
+def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:
+    """See :func:`reactors.scheduling.decide.concluded`; nothing where nothing is scheduled."""
+    if state.scheduler is None:
+        return ()
+    from reactors.scheduling.decide import concluded as made
+
+    return made(state, state.scheduler, current)
 
 
 def effects(adapters: Adapters) -> Effects:

@@ -33,10 +33,10 @@ from projections.cluster.reservations import (
     requested,
 )
 from reactors.scheduling import reservation_rules as rules
-from reactors.scheduling.columns import Columns, holds
+from reactors.scheduling.columns import Columns
 from reactors.scheduling.reservation_candidates import ReservationCandidates
 from reactors.scheduling.reservation_owners import NamedOwners
-from reactors.scheduling.state import Assumed
+from reactors.scheduling.shape import Assumed, holds
 
 #: The priority of a pod that holds room: nobody is more important.
 HIGHEST = 2**31 - 1

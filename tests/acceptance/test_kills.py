@@ -253,7 +253,9 @@ def restore(folder):
 
 
 async def recreate(server):
-    recovery = await Connection.open(server.url, credentials=server.address.recovery_credentials)
+    recovery = await Connection.open(
+        server.url, credentials=("recovery", server.address.recovery_password)
+    )
     await recovery.ask("STREAM.DELETE.HISTORY", b"{}")
     await recovery.close()
 

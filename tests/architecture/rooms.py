@@ -16,10 +16,10 @@ from pathlib import Path
 
 
 class Package:
-    """The modules of a package below ``root`` and their imports of each other, but for those that ``apart`` names."""
+    """The modules of a package below ``root`` and their imports of each other."""
 
-    def __init__(self, root: Path, name: str, apart=frozenset()):
-        self.name, self._apart = name, apart
+    def __init__(self, root: Path, name: str):
+        self.name = name
         self._files = {}
         for path in sorted((root / name).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
@@ -36,9 +36,7 @@ class Package:
             for names, line in _imported(ast.parse(path.read_text("utf-8"), str(path))):
                 target = names if names in self._files else names[:-1]
                 if target in self._files and target != module:
-                    pair = ".".join(module), ".".join(target)
-                    if pair not in self._apart:
-                        found.setdefault((module, target), line)
+                    found.setdefault((module, target), line)
         return found
 
     def room(self, module):

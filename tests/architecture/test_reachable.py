@@ -19,15 +19,12 @@ METHODS = {
     "bus.notebooks.prober._Reading.on_headers_complete": "httptools calls it",
     "bus.notebooks.prober._Reading.on_body": "httptools calls it",
     "bus.notebooks.prober._Reading.on_message_complete": "httptools calls it",
-    "projections.cluster.state.ClusterState.assume": "binding's trials will; held to its cost by the benchmark `cluster_state`",
-    "projections.cluster.state.ClusterState.undo": "the same",
     **{
         f"bus.kube.client.connections._Connection.{name}": "httptools or the event loop calls it"
         for name in (
             "on_header", "on_body", "on_message_complete", "connection_made", "connection_lost", "data_received",
         )
     },
-    "bus.embedded.Address.recovery_credentials": "rights that the embedded server is configured with; tests use them",
     **{
         f"reactors.webhook.connections.Connection.{name}": "httptools or the event loop calls it"
         for name in (

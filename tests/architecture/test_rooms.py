@@ -2,12 +2,9 @@
 
 import pytest
 
-from tests.architecture.product import PACKAGES, ROOT, imports
+from tests.architecture.product import PACKAGES, ROOT
 from tests.architecture.rooms import Package
 
-#: The one import that runs back up: settings refuse weights and fields that no plugin has, and the plugins compute with columns,
-#: which keep shapes that stand beside the state, which reads the settings. It is inside a function.
-BACK_UP = frozenset({("reactors.scheduling.settings", "reactors.scheduling.plugins.catalogue")})
 #: Package → (most rooms, most floors). Of `deploy` it is the goal; of the others what is measured, with rooms for what is added.
 MOST = {
     "bus": (30, 8),
@@ -20,7 +17,7 @@ MOST = {
 
 @pytest.fixture(scope="module")
 def packages():
-    return {name: Package(ROOT, name, BACK_UP) for name in PACKAGES}
+    return {name: Package(ROOT, name) for name in PACKAGES}
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -35,17 +32,6 @@ def test_a_package_has_few_rooms_on_few_floors(packages, name):
     print(f"{name}: {rooms} rooms on {floors} floors")
 
     assert (rooms <= MOST[name][0], floors <= MOST[name][1]) == (True, True), (rooms, floors)
-
-
-def test_an_import_that_is_known_to_run_back_up_is_there():
-    """Who cuts it strikes it here, too."""
-    found = {
-        (module, target)
-        for module, target in BACK_UP
-        if target in imports(ROOT.joinpath(*module.split(".")).with_suffix(".py"))
-    }
-
-    assert BACK_UP == found
 
 
 def make(folder, **files):

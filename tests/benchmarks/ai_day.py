@@ -42,7 +42,7 @@ from projections.cluster.objects import Change
 from reactors.scheduling.cards import WHOLE, wanted
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import profile_of
-from reactors.scheduling.state import Mark
+from reactors.scheduling.shape import Mark
 from reactors.scheduling.trial import attempts
 from tests.benchmarks import measure
 from tests.benchmarks.cluster_state import MIB

@@ -152,7 +152,9 @@ async def test_only_recovery_may_edit_history(server):
 
 
 async def test_recovery_may_delete_a_stream(server):
-    recovery = await Connection.open(server.url, credentials=server.address.recovery_credentials)
+    recovery = await Connection.open(
+        server.url, credentials=("recovery", server.address.recovery_password)
+    )
     with pytest.raises(ApiError, match="stream not found"):
         await recovery.ask("STREAM.DELETE.HISTORY")
     await recovery.close()

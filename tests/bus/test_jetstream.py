@@ -49,7 +49,9 @@ async def bus(server):
 @pytest.fixture
 async def recovery(server):
     """A connection that may edit streams, as a careless administrator's."""
-    connection = await Connection.open(server.url, credentials=server.address.recovery_credentials)
+    connection = await Connection.open(
+        server.url, credentials=("recovery", server.address.recovery_password)
+    )
     yield connection
     await connection.close()
 

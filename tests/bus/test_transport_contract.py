@@ -60,7 +60,7 @@ class OnJetStream:
 
     async def _ask(self, subject, body):
         recovery = await Connection.open(
-            self.server.url, credentials=self.server.address.recovery_credentials
+            self.server.url, credentials=("recovery", self.server.address.recovery_password)
         )
         try:
             await recovery.ask(subject, msgspec.json.encode(body))

@@ -175,7 +175,7 @@ def proposed_fusion(given):
     warned = None
     if given["warned_at"]:
         warned = fusion.Warned(us(given["warned_at"]), given["warned_reason"])
-    verdict = fusion.judge(
+    verdict = fusion.evaluate(
         [sample(seen) for seen in given["evidence"]],
         running_since_us=us(given["running_since"]),
         warned=warned,

@@ -16,7 +16,7 @@ from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.yoda import NoMemoryError, Yoda
 from reactors.scheduling.plugins.yoda_sort import YodaSort
 from reactors.scheduling.profiles import Enabled, Profile
-from reactors.scheduling.state import Mark
+from reactors.scheduling.shape import Mark
 from tests.bus.sources.records import record
 from tests.reactors.scheduling.worlds import World
 

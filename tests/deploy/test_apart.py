@@ -177,13 +177,13 @@ async def test_a_word_reaches_the_other_processes_and_no_history(tmp_path):
             stack.push_async_callback(found.close)
             transports.append(found)
         heard, other = asyncio.Queue(), []
-        await transports[0].hear("relist-a > b", heard.put_nowait)
-        await transports[1].hear("relist-c", other.append)
+        await transports[0].subscribe("relist-a > b", heard.put_nowait)
+        await transports[1].subscribe("relist-c", other.append)
         for one in transports:
             # The server has answered, so it knows who hears what.
             await one.head()
-        await transports[2].tell("relist-a > b", "Job")
-        await transports[2].tell("relist-a > b", "é" * 1000)
+        await transports[2].announce("relist-a > b", "Job")
+        await transports[2].announce("relist-a > b", "é" * 1000)
         async with asyncio.timeout(5):
             assert await heard.get() == "Job"
             assert len(await heard.get()) == 256
@@ -203,7 +203,7 @@ async def test_who_watches_lists_what_who_acts_waits_for(tmp_path):
         ]
         stack.push_async_callback(watching.close)
         stack.push_async_callback(acting.close)
-        await watching.hear("relist-c", Following(None, {}, reflectors).relist)
+        await watching.subscribe("relist-c", Following(None, {}, reflectors).relist)
         await watching.head()
         asked = asyncio.Queue()
         for word in ("Job", "\0", "x" * 9999, POD):

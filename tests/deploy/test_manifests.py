@@ -6,6 +6,7 @@ import yaml
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.contract import resource_of
 from bus.sources.catalogue import SOURCES
+from deploy.commands import rights
 from deploy.settings.admission import AdmissionSettings
 from reactors.jobs.shape import KINDS
 from reactors.webhook.proof import NAMESPACE
@@ -37,6 +38,13 @@ def test_every_source_may_list_and_watch_and_nothing_more():
     looks = {("pods", "get"), ("pods.metrics.k8s.io", "get")}
 
     assert granted("bursar-reader") == wanted | looks
+
+
+@pytest.mark.parametrize("role", ["reader", "queue"])
+def test_the_rights_to_what_is_followed_are_as_make_docs_writes_them(role):
+    text = (FOLDER / "rbac" / f"{role}.yaml").read_text()
+
+    assert text == getattr(rights, role)(text)
 
 
 def test_every_governed_kind_is_followed():

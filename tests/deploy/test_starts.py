@@ -20,8 +20,9 @@ from deploy.cli.program.lazy import Lazy
 from deploy.cli.program.program import program
 from deploy.errors import SettingsError
 from deploy.settings.load import load
-from deploy.settings.place import FIELDS, OTHERS, place, place_of
+from deploy.settings.place import FIELDS, OTHERS, _usual, place, place_of
 from deploy.settings.shape import Settings
+from reactors.catalogue import REACTORS
 from tests.deploy.ledgers import make_ledger
 
 #: What only a command that talks to a bus, to a cluster or to a web client needs.
@@ -95,8 +96,8 @@ def test_a_question_about_decisions_imports_neither_bus_nor_cluster(data, argume
     # The rules of devices are twelve modules of the catalogue, a twentieth of the time that it takes to import; what the
     # state of the cluster keeps of claims and PodGroups are three, what runs jobs is three, what it sees of
     # their services is two, what reads the history from segments and table is three, and the table of facts
-    # that make rows is one; so is what the state keeps of gangs' cycles.
-    assert len(names) <= 646
+    # that make rows is one; so are what the state keeps of gangs' cycles, and what the scheduler knows of a pod.
+    assert len(names) <= 647
 
 
 @pytest.mark.long
@@ -227,7 +228,19 @@ def test_the_light_reader_knows_every_part_and_field_of_the_settings():
     parts = {name: set(fields[name].annotation.model_fields) for name in FIELDS}
 
     assert parts == {name: set(known) for name, known in FIELDS.items()}
-    assert set(fields) == {"data", *FIELDS, *OTHERS}
+    assert set(fields) == {"data", *FIELDS, *OTHERS, *(one.name for one in REACTORS)}
+
+
+@pytest.mark.parametrize("reactor", REACTORS, ids=lambda reactor: reactor.name)
+def test_the_light_reader_leaves_the_sections_of_reactors_aside(monkeypatch, tmp_path, reactor):
+    """All settings are read for a name that nobody has: that is slower."""
+    file = tmp_path / "s.yaml"
+    file.write_text(f"{reactor.name}:\n  mode: shadow\n")
+    monkeypatch.setenv(f"BURSAR_{reactor.name.upper()}__MODE", "shadow")
+
+    assert _usual({}, file) is not None
+    file.write_text("nobodys:\n  mode: shadow\n")
+    assert _usual({}, file) is None
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bus.events.admissions import Meter, TreeMetered
-from deploy.queries.queues import stories
+from deploy.queries.queues import explanations
 from projections.engine import snapshots, tables
 from projections.engine.snapshots import write
 from projections.engine.store import Store, engine
@@ -222,7 +222,7 @@ def test_a_story_from_a_snapshot_is_the_one_from_the_beginning(data):
         return store.select(query)
 
     def told():
-        return [stories(select, "c1", {uid}, now_us) for uid in sorted(uids)]
+        return [explanations(select, "c1", {uid}, now_us) for uid in sorted(uids)]
 
     before = told()
     readers = readers_of([], cluster="c1")

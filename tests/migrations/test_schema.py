@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from bus import crashpoints
 from bus.errors import LedgerNewerError
 from migrations import schema
-from projections.catalogue import METADATA, MODEL
+from projections.catalogue import METADATA
 from projections.engine.store import engine
 from projections.engine.tables import checkpoints
 from projections.views import VIEWS
@@ -142,22 +142,11 @@ def test_texts_are_ordered_by_their_bytes(made):
     assert [row[0] for row in found] == ["B", "a-b", "ab", "é"]
 
 
-BEFORE = MODEL.version
-for now, then in (
-    ("pod_runs=13", "pod_runs=6"),
-    ("usage=2", "usage=1"),
-    ("budget_spends=2", "budget_spends=1"),
-    (",report_days=1", ""),
-    (",resource_claims=1,device_supply=2,resource_slices=1", ""),
-    (",card_supply=1", ""),
-    (",reservations=1", ""),
-    ("nodes=2", "nodes=1"),
-    (",own_charges=1", ""),
-    (",bind_decisions=2", ""),
-    ("namespaces=4", "namespaces=3"),
-    ("quotas=3", "quotas=2"),
-):
-    BEFORE = BEFORE.replace(now, then)
+#: The projections of that time by name.
+BEFORE = (
+    "namespaces=3,nodes=1,workloads=4,budget_entries=1,quotas=2,activity=1,admissions=2,grants=1,declared_quotas=1,"
+    "decisions=2,waits=1,evidence=1,budgets=2,pod_runs=6,usage=1,budget_spends=1"
+)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from bus.events.devices import ResourceSliceVanished
 from projections.card_supply import card_supply
-from projections.devices.book import ClaimBook
+from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.shape import card_segments
 from projections.pod_runs import queries
 from tests import factories as given
@@ -228,9 +228,11 @@ def test_a_pod_that_says_a_card_of_another_node_takes_nothing_of_it():
 def test_beside_a_long_claim_each_short_one_costs_the_same(monkeypatch):
     """Each event of one built every claim that ever had the card."""
     built = []
-    occupant = ClaimBook.occupant
+    occupant = ClaimHoldings.occupant
     monkeypatch.setattr(
-        ClaimBook, "occupant", lambda book, claim: built.append(claim.uid) or occupant(book, claim)
+        ClaimHoldings,
+        "occupant",
+        lambda holdings, claim: built.append(claim.uid) or occupant(holdings, claim),
     )
     counts = []
     for short in (10, 20, 40):

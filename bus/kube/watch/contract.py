@@ -105,7 +105,7 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
     longest_wait_seconds: float = 30.0
     #: How long a permission may be missing (a role is being replaced) before the loop ends.
     denied_seconds: float = 60.0
-    #: An empty list after at least this many known objects is not believed at once.
+    #: An empty list after at least this many known objects is not accepted at once.
     emptied_from: int = 20
 
 

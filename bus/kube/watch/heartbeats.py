@@ -1,6 +1,6 @@
 """When a source says that it is still being told, so that what nobody changes is known to be there.
 
-A quiet pod is charged up to the last proof of it. A watch that is alive, after a list that was believed, is one: it told of no
+A quiet pod is charged up to the last proof of it. A watch that is alive, after a list that was accepted, is one: it told of no
 delete. Each source says so at most once in its period, whatever the server sends: bookmarks come about once a minute.
 
 Source: Kubernetes API concepts, "Watch bookmarks"; docs/accounting.md, "Time".
@@ -30,11 +30,11 @@ class Heartbeats:
         self._due_at = float("inf")
 
     def listed(self, now: float) -> None:
-        """A list was believed: it is the proof until the next one is due. ``now``: seconds of the loop."""
+        """A list was accepted: it is the proof until the next one is due. ``now``: seconds of the loop."""
         self._due_at = now + self._every
 
-    def doubted(self) -> None:
-        """What was told may not be all: nothing is said until a list is believed again."""
+    def unconfirmed(self) -> None:
+        """What was told may not be all: nothing is said until a list is accepted again."""
         self._due_at = float("inf")
 
     def due(self, now: float, received_us: int, version: str) -> list[Event]:

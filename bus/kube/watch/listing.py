@@ -75,7 +75,7 @@ class ListReader:
         self._page_size = max(self._page_size // 8, 1)
 
     def grow(self) -> None:
-        """A list was believed: ask for more at once again."""
+        """A list was accepted: ask for more at once again."""
         self._page_size = min(self._page_size * 2, self._largest)
 
     async def _pages(self, limit: int, metadata_only: bool) -> Listing:

@@ -1,7 +1,7 @@
 """One watch or list record, and what every kind of object has in it: the shared half of all
 translate() functions.
 
-Everything here is strict where a wrong guess would book on the wrong object (uid, name, version),
+Everything here is strict where a wrong guess would charge the wrong object (uid, name, version),
 and lenient where the ledger can flag and go on (stamps, labels). What cannot be translated raises:
 the source then writes ``observation.refused`` and lists again, since the record could have been a
 delete.

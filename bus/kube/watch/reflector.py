@@ -14,7 +14,7 @@ the watch with it. The rules, each with the row of the catalogue it answers:
   not a truncated one (A15), not one older than what was watched (P23), and an empty one only when a
   second agrees (A14).
 - A bound pod never moves to another node. The first record that says so is parked and listed for,
-  at most once in ten minutes; a list that is believed is believed in this too (A22).
+  at most once in ten minutes; a list that is accepted is accepted in this too (A22).
 - A version goes forward only (A5, A12). The same version of an object is said once (A7).
 - Times are by the API server's clock. A clock that cannot be right says nothing; one that was set waits for a list.
 - Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
@@ -104,7 +104,7 @@ class Reflector:
         self._lists = ListReader(
             source, cluster, self._observing, self._known, self._saying, self._clock, self._settings
         )
-        self._unbelieved = 0
+        self._unaccepted = 0
         self._doubted = False
         #: A list of metadata, and when it was asked for, that named what the watch has yet to tell.
         self._unproven: tuple[Listing, int] | None = None
@@ -122,7 +122,7 @@ class Reflector:
                 else:
                     await self._waits.sleep(max(self._schedule.rest_seconds, 0.0))
             except GoneError as error:
-                self._heartbeats.doubted()
+                self._heartbeats.unconfirmed()
                 self.state.version = ""
                 self._schedule.want("gone")
                 await self._waits.back_off(error)
@@ -143,7 +143,7 @@ class Reflector:
     # Lists.
 
     async def _list(self) -> None:
-        """Publishes every object that is not known, then, if the list is believed, who is there."""
+        """Publishes every object that is not known, then, if the list is accepted, who is there."""
         reason = self._schedule.begin()
         # What it holds is known but for what the watch is about to tell, unless something is unsettled.
         is_settled = bool(self.state.version) and not (
@@ -174,9 +174,9 @@ class Reflector:
         if not doubt and metadata_only and not self._known.compare(found.versions or {}):
             doubt = "contradicted"
         if doubt:
-            self._unbelieved += 1
-            self._heartbeats.doubted()
-            self._schedule.want(doubt, self._waits.growing(self._unbelieved))
+            self._unaccepted += 1
+            self._heartbeats.unconfirmed()
+            self._schedule.want(doubt, self._waits.growing(self._unaccepted))
         elif metadata_only and self._known.awaits:
             # It is said behind all that it is about, as a list of objects is.
             self._known.keep_only(found.versions or {})
@@ -190,7 +190,7 @@ class Reflector:
             self.state.version = found.version
 
     def _doubt(self, found: Listing) -> str:
-        """Why a list is not believed yet; "" when it is. The second complete one in doubt is."""
+        """Why a list is not accepted yet; "" when it is. The second complete one in doubt is."""
         if found.versions is None:
             return "partial"
         if self._doubted:
@@ -223,14 +223,14 @@ class Reflector:
         if newer(self.state.version, version):
             # Two lists agree: the store was put back to an older state, and counts on from there.
             self.state.version = version
-        self._doubted, self._unbelieved = False, 0
+        self._doubted, self._unaccepted = False, 0
         self._lists.grow()
         self.state.listed_us = asked_us
         self._heartbeats.listed(self._schedule.now())
         self._schedule.want("period", self._settings.relist_seconds * (1 - 0.1 * self._jitter()))
 
     async def _prove(self, found: Listing, asked_us: int) -> None:
-        """The watch came as far as a list of metadata: it is believed if the watch told what it named."""
+        """The watch came as far as a list of metadata: it is accepted if the watch told what it named."""
         self._unproven = None
         if self._known.awaits:
             self._schedule.want("missed")

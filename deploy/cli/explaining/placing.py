@@ -16,7 +16,7 @@ from projections.quota_trees.queries import Select
 from reactors.scheduling.contract import Preemption
 from reactors.scheduling.explaining import Explanation
 from reactors.scheduling.queue import Queued
-from reactors.scheduling.state import Nominated
+from reactors.scheduling.shape import Nominated
 
 #: The schedulerName that pods of Bursar have.
 SCHEDULER = "bursar"

@@ -60,9 +60,9 @@ def steps(
     """
     if not named:
         return
-    from deploy.queries.queues import stories
+    from deploy.queries.queues import explanations
 
-    turns, waiting = stories(select, cluster, named, now_us)
+    turns, waiting = explanations(select, cluster, named, now_us)
     releases = {
         (row["sequence"], row["about"]): row for row in decided if row["reason"] == "released"
     }

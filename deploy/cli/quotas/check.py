@@ -19,11 +19,11 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column
 from deploy.commands.manifest_files import manifests
-from deploy.queries.quotas import Consulted, consulting
+from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections.pod_runs import pod_runs
 from projections.workloads import workloads
 from reactors.admission.advice import Advice
-from reactors.admission.trial import Judged, Trial
+from reactors.admission.trial import Evaluation, Trial
 from reactors.webhook.registration import IGNORE_LABEL, SYSTEM_NAMESPACES
 
 _FIELDS = (
@@ -65,9 +65,9 @@ def check(
     bursar quota check train.yaml
     kubectl kustomize . | bursar quota check - -n research
     """
-    with consulting(asked.place, cluster) as consulted:
-        found = _judged(asked, consulted, file, namespace)
-        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
+    with quota_queries(asked.place, cluster) as queries:
+        found = _evaluated(asked, queries, file, namespace)
+        notes = footer(queries.sequence, queries.observed_us // 1_000_000)
     rows = [_row(one) for one in found]
     messages = [one.message for one in found if one.message]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=[*messages, *notes])
@@ -77,48 +77,50 @@ def check(
         raise typer.Exit(Exit.NOT_ADMITTED)
 
 
-def _judged(asked: CommandContext, consulted: Consulted, file: str, namespace: str) -> list[Judged]:
+def _evaluated(
+    asked: CommandContext, queries: QuotaQueries, file: str, namespace: str
+) -> list[Evaluation]:
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
-    consulted.view.requires_namespaces = settings.require_namespaces
-    namespaces = consulted.view.state.namespaces.values()
+    queries.view.requires_namespaces = settings.require_namespaces
+    namespaces = queries.view.state.namespaces.values()
     exempt.update(one.name for one in namespaces if one.labels.get(IGNORE_LABEL) == "ignore")
     trial = Trial(
-        consulted.journals.trees, consulted.journals.places, consulted.view,
-        lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
+        queries.journals.trees, queries.journals.places, queries.view,
+        lambda *named: _uid(queries, *named), now_us=SystemClock().now_us(), exempt=exempt,
     )  # fmt: skip
-    return [trial.judge(one, namespace) for one in manifests(file)]
+    return [trial.evaluate(one, namespace) for one in manifests(file)]
 
 
-def _uid(consulted: Consulted, kind: str, namespace: str, name: str) -> str:
+def _uid(queries: QuotaQueries, kind: str, namespace: str, name: str) -> str:
     """Of the object that is there under this name; "" for none."""
     if not name:
         return ""
     if kind == "Pod":
         runs = pod_runs.c
         query = sa.select(runs.uid).where(
-            runs.cluster == consulted.cluster, runs.namespace == namespace, runs.name == name,
+            runs.cluster == queries.cluster, runs.namespace == namespace, runs.name == name,
             runs.end_s.is_(None),
         )  # fmt: skip
     else:
         columns = workloads.c
         query = sa.select(columns.uid).where(
-            columns.cluster == consulted.cluster, columns.kind == kind,
+            columns.cluster == queries.cluster, columns.kind == kind,
             columns.namespace == namespace, columns.name == name, columns.vanished == 0,
         )  # fmt: skip
-    return next((str(row[0]) for row in consulted.select(query)), "")
+    return next((str(row[0]) for row in queries.select(query)), "")
 
 
-def _row(judged: Judged) -> dict[str, Any]:
-    advice = judged.advice
-    name = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
+def _row(evaluation: Evaluation) -> dict[str, Any]:
+    advice = evaluation.advice
+    name = f"{evaluation.namespace}/{evaluation.name}" if evaluation.namespace else evaluation.name
     return {
-        "object": f"{judged.kind} {name}",
-        "quota": judged.quota,
-        "admitted": judged.is_admitted,
-        "reason": judged.reason,
-        "message": judged.message,
-        "changes": changes(judged),
+        "object": f"{evaluation.kind} {name}",
+        "quota": evaluation.quota,
+        "admitted": evaluation.is_admitted,
+        "reason": evaluation.reason,
+        "message": evaluation.message,
+        "changes": changes(evaluation),
         "replicas_path": advice.path,
         "replicas": advice.replicas if advice.path else None,
         "replicas_that_fit": advice.fits,
@@ -127,14 +129,14 @@ def _row(judged: Judged) -> dict[str, Any]:
         "parent_has_room": advice.has_room_above,
         "credit": advice.credit,
         "budget_resets_at": times.stamp(advice.resets_s or None),
-        "largest_hard": judged.largest,
-        "charge": judged.decision.charge if judged.decision else {},
+        "largest_hard": evaluation.largest,
+        "charge": evaluation.decision.charge if evaluation.decision else {},
     }
 
 
-def changes(judged: Judged) -> list[str]:
+def changes(evaluation: Evaluation) -> list[str]:
     """What would let it pass, each by itself enough, the smallest first."""
-    advice = judged.advice
+    advice = evaluation.advice
     found = []
     if advice.fits is not None:
         found.append(f"{advice.path} {advice.replicas} -> {advice.fits}")
@@ -142,16 +144,16 @@ def changes(judged: Judged) -> list[str]:
     # Where both budget and limit refuse, neither change is enough alone.
     found += [
         f"{change}, and {given_back}" if given_back else change
-        for change in _of_budgets(judged.quota, advice)
+        for change in _of_budgets(evaluation.quota, advice)
     ]
     if given_back and not advice.credit:
         found.append(given_back)
         if advice.hard:
             room = "admits that" if advice.has_room_above else "does not admit that now"
             hard = _amounts(advice.hard)
-            found.append(f"raise quota {judged.quota!r} to {hard} (its tree {room})")
-    if judged.largest:
-        found.append(f"ask for {_amounts(judged.largest)}")
+            found.append(f"raise quota {evaluation.quota!r} to {hard} (its tree {room})")
+    if evaluation.largest:
+        found.append(f"ask for {_amounts(evaluation.largest)}")
     return found
 
 

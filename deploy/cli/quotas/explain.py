@@ -18,7 +18,7 @@ from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
-from deploy.queries.quotas import Consulted, consulting
+from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections import workloads
 from projections.budgets.queries import standings
 from projections.quota_trees import Grant, Node, Tree, charged, own
@@ -47,17 +47,17 @@ def explain(
     bursar quota explain research
     bursar quota explain vision/train-7
     """
-    with consulting(asked.place, cluster) as consulted:
-        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
-        places = {quota for _, quota in consulted.journals.places}
+    with quota_queries(asked.place, cluster) as queries:
+        notes = footer(queries.sequence, queries.observed_us // 1_000_000)
+        places = {quota for _, quota in queries.journals.places}
         if name in places:
-            tree, node = consulted.placed(name)
-            rows = [*_counted(tree, node), *_spent(consulted, node)]
+            tree, node = queries.placed(name)
+            rows = [*_counted(tree, node), *_spent(queries, node)]
         else:
-            found = find(consulted.connection, consulted.cluster, name)
+            found = find(queries.connection, queries.cluster, name)
             if not found:
-                consulted.placed(name)
-            rows = [row for one in found for row in _of_workload(consulted, one)]
+                queries.placed(name)
+            rows = [row for one in found for row in _of_workload(queries, one)]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
@@ -117,9 +117,9 @@ def _why_held(grant: Grant, key: str) -> str:
     return f"admitted as entry {grant.number:,} of the journal{type_}"
 
 
-def _spent(consulted: Consulted, node: Node) -> Iterator[dict[str, Any]]:
-    at_s = consulted.observed_us // 1_000_000
-    found = standings(consulted.select, consulted.cluster)
+def _spent(queries: QuotaQueries, node: Node) -> Iterator[dict[str, Any]]:
+    at_s = queries.observed_us // 1_000_000
+    found = standings(queries.select, queries.cluster)
     for (quota, key), one in sorted(found.items()):
         if quota == node.name:
             key_ = f"cash/{key}"
@@ -131,22 +131,22 @@ def _spent(consulted: Consulted, node: Node) -> Iterator[dict[str, Any]]:
             yield _item(key_, "left", one.left(at_s), "bursar budget list")
 
 
-def _of_workload(consulted: Consulted, found: Found) -> Iterator[dict[str, Any]]:
+def _of_workload(queries: QuotaQueries, found: Found) -> Iterator[dict[str, Any]]:
     """Where a workload counts, by which label, and what of it."""
-    top = _top(consulted, found)
+    top = _top(queries, found)
     named = f"{found.kind} {found.namespace}/{found.name}"
     if top is not None:
         yield _item(
             "", named, None, f"not charged itself: {top.kind} {top.name} is, which controls it"
         )
-        for above in find(consulted.connection, consulted.cluster, top.uid):
-            yield from _of_workload(consulted, above)
+        for above in find(queries.connection, queries.cluster, top.uid):
+            yield from _of_workload(queries, above)
         return
-    where = consulted.view.place(found.labels, found.namespace)
+    where = queries.view.place(found.labels, found.namespace)
     if where is None:
         yield _item("", named, None, "held to no quota: neither it nor its namespace names one")
         return
-    asked, where = where, consulted.view.counted(found.labels, found.namespace)
+    asked, where = where, queries.view.counted(found.labels, found.namespace)
     if asked.refusal:
         why = f"neither its namespace nor quota {asked.quota} lets it name that"
         if asked.refusal == NAMESAKE:
@@ -155,10 +155,8 @@ def _of_workload(consulted: Consulted, found: Found) -> Iterator[dict[str, Any]]
     if where is None:
         yield _item("", named, None, "counts in no quota")
         return
-    yield _item("", named, None, f"counts in quota {where.quota}: {_because(consulted, found)}")
-    tree = consulted.journals.trees.get(
-        consulted.journals.places.get((where.kind, where.quota), "")
-    )
+    yield _item("", named, None, f"counts in quota {where.quota}: {_because(queries, found)}")
+    tree = queries.journals.trees.get(queries.journals.places.get((where.kind, where.quota), ""))
     node = tree.nodes.get(where.quota) if tree else None
     grant = node.grants.get(found.uid) if node else None
     demand = found.demand or (grant.demand if grant else {})
@@ -171,27 +169,25 @@ def _of_workload(consulted: Consulted, found: Found) -> Iterator[dict[str, Any]]
         yield _item(key, f"quota {where.quota}", held, f"{asked_for}; {why}")
 
 
-def _top(consulted: Consulted, found: Found) -> Owner | None:
+def _top(queries: QuotaQueries, found: Found) -> Owner | None:
     def row(uid: str) -> workloads.Workload | None:
         table = workloads.workloads
-        rows = consulted.select(table.select().where(table.c.uid == uid))
+        rows = queries.select(table.select().where(table.c.uid == uid))
         return workloads.codec.row(rows[0]) if rows else None
 
     def is_own(child: workloads.Controlled, owner: Owner) -> bool:
-        rows = consulted.select(
-            sa.select(own.own_charges).where(own.own_charges.c.uid == child.uid)
-        )
+        rows = queries.select(sa.select(own.own_charges).where(own.own_charges.c.uid == child.uid))
         return own.is_own(own.codec.row(rows[0]) if rows else None, child.kind, owner)
 
     child = workloads.Controlled(found.uid, found.kind, found.namespace, found.owner)
     return workloads.tops(child, row, is_own).charged
 
 
-def _because(consulted: Consulted, found: Found) -> str:
+def _because(queries: QuotaQueries, found: Found) -> str:
     own = {key: found.labels[key] for key in (LABEL, ELASTIC_LABEL) if found.labels.get(key)}
     if own:
         return "its label " + ", ".join(f"{key}={value}" for key, value in own.items())
-    labels = consulted.view.labels_of(found.namespace) or {}
+    labels = queries.view.labels_of(found.namespace) or {}
     mapped = [f"{key}={labels[key]}" for key in (LABEL, ELASTIC_LABEL) if labels.get(key)]
     if mapped:
         return f"the label of its namespace {mapped[0]}"

@@ -19,7 +19,7 @@ from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.output import write
-from deploy.queries.quotas import Consulted, consulting
+from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections.budgets import BudgetStatus, Exhaustion, advance
 from projections.budgets.queries import exhausted_s, standings
 from projections.quota_trees import Grant, Node, Tree, TreeOverlay
@@ -48,10 +48,10 @@ def show(asked: CommandContext, name: Name, cluster: Cluster = None) -> None:
     bursar quota show research
     bursar quota show research -o json
     """
-    with consulting(asked.place, cluster) as consulted:
-        tree, node = consulted.placed(name)
-        found = _record(consulted, tree, node)
-        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
+    with quota_queries(asked.place, cluster) as queries:
+        tree, node = queries.placed(name)
+        found = _record(queries, tree, node)
+        notes = footer(queries.sequence, queries.observed_us // 1_000_000)
     if asked.output is Format.TABLE:
         write(
             [_for_people(found)], asked.output, title=f"{node.kind} {name}", footer=notes, one=True
@@ -60,13 +60,13 @@ def show(asked: CommandContext, name: Name, cluster: Cluster = None) -> None:
     write([found], asked.output, one=True)
 
 
-def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
-    at_s = consulted.observed_us // 1_000_000
-    found = standings(consulted.select, consulted.cluster)
+def _record(queries: QuotaQueries, tree: Tree, node: Node) -> dict[str, Any]:
+    at_s = queries.observed_us // 1_000_000
+    found = standings(queries.select, queries.cluster)
     own = {key: one for (quota, key), one in found.items() if quota == node.name}
     status = status_of(
-        tree, node, own, _phases(consulted, node, own, at_s),
-        at_s=at_s, sequence=consulted.sequence, generation=0,
+        tree, node, own, _phases(queries, node, own, at_s),
+        at_s=at_s, sequence=queries.sequence, generation=0,
     )  # fmt: skip
     return {
         "name": node.name,
@@ -81,7 +81,7 @@ def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
         "problem": node.spec.problem,
         "keys": _keys(tree, node, status.runtime),
         "budgets": [
-            _budget(key, one, at_s, _exhausts_s(consulted, node.name, key, one, at_s))
+            _budget(key, one, at_s, _exhausts_s(queries, node.name, key, one, at_s))
             for key, one in sorted(own.items())
         ],
         "holders": [_holder(grant) for grant in _largest_first(node)],
@@ -90,17 +90,17 @@ def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
             for c in status.conditions
         ],
         "pending": [_changed(node, spec) for spec in node.asked],
-        "refusals": [_refusal(one, tree) for one in _refusals(consulted, tree, node)],
+        "refusals": [_refusal(one, tree) for one in _refusals(queries, tree, node)],
     }
 
 
 def _phases(
-    consulted: Consulted, node: Node, own: dict[str, BudgetStatus], at_s: int
+    queries: QuotaQueries, node: Node, own: dict[str, BudgetStatus], at_s: int
 ) -> dict[str, Exhaustion]:
     """Since when each budget is spent: as it was judged last, or as of now."""
     found = {key: advance(None, standing, at_s) for key, standing in own.items()}
     types = (BudgetJudged.wire_type,)
-    for events in archived(consulted.select, consulted.cluster, types, key=node.name):
+    for events in archived(queries.select, queries.cluster, types, key=node.name):
         for fact in map(BudgetJudged.read, events):
             judged = exhaustion_of(fact)
             if fact.key in own and judged.period == own[fact.key].period:
@@ -127,13 +127,13 @@ def _keys(tree: Tree, node: Node, runtime: Any) -> list[dict[str, Any]]:
 
 
 def _exhausts_s(
-    consulted: Consulted, quota: str, key: str, standing: BudgetStatus, at_s: int
+    queries: QuotaQueries, quota: str, key: str, standing: BudgetStatus, at_s: int
 ) -> int | None:
     """When a budget was used up, or will be."""
     if standing.left(at_s) > 0:
         return standing.exhausts_s(at_s)
     return exhausted_s(
-        consulted.select, consulted.cluster, quota, key,
+        queries.select, queries.cluster, quota, key,
         period=standing.period, limit=standing.limit, at_s=at_s,
     )  # fmt: skip
 
@@ -173,18 +173,18 @@ def _changed(node: Node, spec: QuotaSpec) -> dict[str, Any]:
     return {name: value for name, value in after.items() if value != before.get(name)}
 
 
-def _refusals(consulted: Consulted, tree: Tree, node: Node) -> list[Decision]:
+def _refusals(queries: QuotaQueries, tree: Tree, node: Node) -> list[Decision]:
     columns = admissions.c
     query = (
         sa.select(admissions)
         .where(
-            columns.cluster == consulted.cluster, columns.quota == node.name,
+            columns.cluster == queries.cluster, columns.quota == node.name,
             columns.tree == tree.name, columns.verdict == "refused",
         )
         .order_by(columns.number.desc())
         .limit(REFUSALS)
     )  # fmt: skip
-    return [codec.row(row) for row in consulted.select(query)]
+    return [codec.row(row) for row in queries.select(query)]
 
 
 def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:

@@ -135,12 +135,12 @@ class CullerPasses(Part):
 
     def uids(self) -> list[str]:
         """Those of all Notebooks."""
-        return [book.uid for book in self._books.values()]
+        return [culler_pass.uid for culler_pass in self._books.values()]
 
 
-def _stop_of(book: CullerPass) -> Annotations:
+def _stop_of(culler_pass: CullerPass) -> Annotations:
     """The stop key as the object has it: what a pass decides, only the effector writes."""
-    return {STOPPED: book.seen[STOPPED]} if STOPPED in book.seen else {}
+    return {STOPPED: culler_pass.seen[STOPPED]} if STOPPED in culler_pass.seen else {}
 
 
 def _opened(uid: str, seen: Annotations) -> CullerPass:

@@ -13,22 +13,26 @@ from reactors.culling.policy import KubeflowRules
 REASON = "kubeflow_idle"
 
 
-def activity_us(book: CullerPass | None, otherwise_us: int) -> int:
+def activity_us(culler_pass: CullerPass | None, otherwise_us: int) -> int:
     """The activity that the culler has stored; ``otherwise_us`` where there is none, or none that it can read."""
-    stored = Stamp.parse(book.annotations.get(LAST_ACTIVITY, "")) if book is not None else None
+    stored = (
+        Stamp.parse(culler_pass.annotations.get(LAST_ACTIVITY, ""))
+        if culler_pass is not None
+        else None
+    )
     return otherwise_us if stored is None else stored.ns // 1_000
 
 
 def verdict_of(
-    book: CullerPass | None, rules: KubeflowRules, running_since_us: int, *, is_warned: bool
+    culler_pass: CullerPass | None, rules: KubeflowRules, running_since_us: int, *, is_warned: bool
 ) -> Verdict:
     """Stop it or keep it; unknown where there was no pass yet, or no Notebook. A warning of other rules is taken back."""
-    active_us = activity_us(book, running_since_us)
+    active_us = activity_us(culler_pass, running_since_us)
     limit_us = active_us + rules.idle_minutes * 60 * SECOND_US
     if is_warned:
         return Verdict("cancel_warning", "kubeflow", active_us, LAST_ACTIVITY, limit_us)
-    if book is None or not book.decision:
+    if culler_pass is None or not culler_pass.decision:
         return Verdict("unknown", "no_pass", active_us, LAST_ACTIVITY, limit_us)
-    if book.decision == "cull":
+    if culler_pass.decision == "cull":
         return Verdict("cull", REASON, active_us, LAST_ACTIVITY, limit_us)
-    return Verdict("keep", book.decision, active_us, LAST_ACTIVITY, limit_us)
+    return Verdict("keep", culler_pass.decision, active_us, LAST_ACTIVITY, limit_us)

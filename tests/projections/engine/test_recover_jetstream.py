@@ -56,7 +56,9 @@ def _renewing(server, transport):
 
     async def renew(last):
         assert last == (await transport.head()).last_sequence
-        door = await Connection.open(server.url, credentials=server.address.recovery_credentials)
+        door = await Connection.open(
+            server.url, credentials=("recovery", server.address.recovery_password)
+        )
         await door.ask("STREAM.DELETE.HISTORY", msgspec.json.encode({}))
         await door.close()
         made = await _connect(server)

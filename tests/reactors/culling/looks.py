@@ -7,23 +7,37 @@ warning is void, and nothing in it is saved.
 import msgspec
 
 from bus.clock import SECOND_US
-from reactors.culling.fusion import Sample, Warned, judge
+from reactors.culling.fusion import Sample, Warned, evaluate
 from reactors.culling.simulate import Cull, Run, Simulation, ended, watched
 
 RECORDED = "recorded"
 
 
+class JudgedRun(Run):
+    """A run, and from when on another verdict is possible."""
+
+    __slots__ = ("judge_us",)
+
+    def __init__(self, at_us):
+        super().__init__(at_us)
+        self.judge_us = at_us
+
+    def restart(self, at_us):
+        super().restart(at_us)
+        self.judge_us = at_us
+
+
 def simulate(looks, limits):
     """The culls under ``limits``, by time and uid. ``looks`` must be in order of time for each notebook."""
     fresh_us = limits.fresh_seconds * SECOND_US
-    runs: dict[str, Run] = {}
+    runs: dict[str, JudgedRun] = {}
     culls: list[Cull] = []
     count = gaps = unknown_us = 0
     for look in looks:
         count += 1
         run = runs.get(look.uid)
         if run is None:
-            run = runs[look.uid] = Run(look.at_us)
+            run = runs[look.uid] = JudgedRun(look.at_us)
         span_us = look.at_us - run.last_us
         if span_us > fresh_us:
             gaps, unknown_us = gaps + 1, unknown_us + span_us
@@ -43,7 +57,7 @@ def simulate(looks, limits):
 
 def _judged(run, look, limits):
     """Take the verdict at this look, and remember from when on another one is possible."""
-    verdict = judge(
+    verdict = evaluate(
         [Sample(source=RECORDED, observed_us=look.at_us, active_us=run.active_us)],
         running_since_us=run.since_us,
         warned=run.warned,

@@ -18,9 +18,9 @@ def sample(**fields):
     return fusion.Sample(**defaults | fields)
 
 
-def judge(*evidence, since="06:00:00", warned=None, now="12:00:00", **limits):
+def evaluate(*evidence, since="06:00:00", warned=None, now="12:00:00", **limits):
     """The verdict at noon over a run since six."""
-    return fusion.judge(
+    return fusion.evaluate(
         evidence,
         running_since_us=us(since),
         warned=warned,
@@ -31,5 +31,5 @@ def judge(*evidence, since="06:00:00", warned=None, now="12:00:00", **limits):
 
 def step(*evidence, **given):
     """Decision and reason alone."""
-    verdict = judge(*evidence, **given)
+    verdict = evaluate(*evidence, **given)
     return verdict.decision, verdict.reason

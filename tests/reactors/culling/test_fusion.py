@@ -7,7 +7,7 @@ import pytest
 from bus.clock import SECOND_US
 from reactors.culling.fusion import Warned
 from reactors.culling.policy import QuietWindow
-from tests.reactors.culling.samples import judge, sample, step, us
+from tests.reactors.culling.samples import evaluate, sample, step, us
 
 IDLE_SINCE_EIGHT = sample(active_us=us("08:00:00"))
 WARNED = Warned(us("11:30:00"), "idle")
@@ -30,13 +30,13 @@ def test_no_evidence_at_all_is_unknown():
 def test_evidence_older_than_its_limit_never_culls(observed, said):
     old = sample(observed_us=us(observed), active_us=us("08:00:00"))
 
-    assert said == judge(old, warned=WARNED).decision
+    assert said == evaluate(old, warned=WARNED).decision
 
 
 def test_evidence_of_an_earlier_run_does_not_count():
     before = sample(observed_us=us("11:58:00"), active_us=us("11:58:00"))
 
-    verdict = judge(before, since="11:59:00")
+    verdict = evaluate(before, since="11:59:00")
 
     assert ("unknown", us("11:59:00")) == (verdict.decision, verdict.last_activity_us)
 
@@ -51,7 +51,7 @@ def test_a_busy_kernel_protects_however_old_its_own_stamp(hours):
 def test_one_busy_source_outweighs_idle_ones():
     others = [sample(source=f"other-{n}", active_us=us("08:00:00")) for n in range(5)]
 
-    assert "jupyter_kernels" == judge(*others, sample(busy=True)).last_source
+    assert "jupyter_kernels" == evaluate(*others, sample(busy=True)).last_source
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_one_busy_source_outweighs_idle_ones():
     [("12:01:30", "12:01:30"), ("12:01:31", "11:59:30"), ("23:59:59", "11:59:30")],
 )
 def test_a_stamp_too_far_ahead_is_clamped_to_its_observation(ahead, believed):
-    assert us(believed) == judge(sample(active_us=us(ahead))).last_activity_us
+    assert us(believed) == evaluate(sample(active_us=us(ahead))).last_activity_us
 
 
 @pytest.mark.parametrize(
     ("since", "believed"), [("11:49:31", "11:59:30"), ("11:49:30", "11:49:30")], ids=["in", "after"]
 )
 def test_a_starting_kernel_is_active_for_a_grace_only(since, believed):
-    assert us(believed) == judge(sample(starting_since_us=us(since))).last_activity_us
+    assert us(believed) == evaluate(sample(starting_since_us=us(since))).last_activity_us
 
 
 def test_an_open_connection_has_the_longer_limit_of_presence():
@@ -85,8 +85,8 @@ def test_a_connection_that_is_not_fresh_is_no_presence():
 def test_the_required_source_must_be_readable():
     traffic = sample(source="http_traffic", active_us=us("08:00:00"))
 
-    assert "unknown" == judge(traffic, required_source="jupyter_kernels").decision
-    assert "warn" == judge(traffic, required_source="http_traffic").decision
+    assert "unknown" == evaluate(traffic, required_source="jupyter_kernels").decision
+    assert "warn" == evaluate(traffic, required_source="http_traffic").decision
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_primary_source_must_be_readable_where_it_is_asked_for(outcome, asked_
     traffic = sample(source="http_traffic", active_us=us("08:00:00"))
     primary = frozenset({"jupyter_kernels"})
 
-    assert said == judge(kernels, traffic, warned=WARNED, primary_sources=primary).decision
+    assert said == evaluate(kernels, traffic, warned=WARNED, primary_sources=primary).decision
 
 
 @pytest.mark.parametrize(("busy", "said"), [(True, "active"), (False, "no_fresh_evidence")])
@@ -111,7 +111,7 @@ def test_a_supporting_source_does_not_stop_what_is_otherwise_unknown(busy, said)
     gpu = sample(source="gpu", busy=busy)
     kernels = [] if not busy else [IDLE_SINCE_EIGHT]
 
-    assert said == judge(gpu, *kernels, supporting_sources=frozenset({"gpu"})).reason
+    assert said == evaluate(gpu, *kernels, supporting_sources=frozenset({"gpu"})).reason
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_snooze_moves_the_stop(until, said):
 def test_a_snooze_is_capped_however_often_it_is_asked_for(cap, said):
     snoozed = Warned(us("11:30:00"), "idle", us("23:00:00"))
 
-    assert said == judge(IDLE_SINCE_EIGHT, warned=snoozed, snooze_cap_seconds=cap).decision
+    assert said == evaluate(IDLE_SINCE_EIGHT, warned=snoozed, snooze_cap_seconds=cap).decision
 
 
 def test_the_order_of_the_evidence_changes_nothing():
@@ -189,4 +189,4 @@ def test_the_order_of_the_evidence_changes_nothing():
         for source, clock in [("b", "11:00:00"), ("a", "11:00:00"), ("c", "09:00:00")]
     ]
 
-    assert 1 == len({judge(*order) for order in itertools.permutations(evidence)})
+    assert 1 == len({evaluate(*order) for order in itertools.permutations(evidence)})

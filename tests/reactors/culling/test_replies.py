@@ -14,7 +14,7 @@ from bus.notebooks.memory import Known, remember
 from bus.notebooks.prober import Answer, Unanswered
 from projections import activity
 from reactors.culling.evidence import samples_of
-from reactors.culling.fusion import Warned, judge
+from reactors.culling.fusion import Warned, evaluate
 from reactors.culling.policy import CullingPolicy, Subject, limits_of
 from tests.bus.notebooks.notebooks import peer
 
@@ -88,7 +88,7 @@ def verdicts(reply):
             event = fact.event(cluster="c", key="u1", id=str(minute), source="", time_us=now_us)
             row = activity.fold(row, fact, event)
         warned = Warned(now_us - 20 * MINUTE_US, "idle") if minute > 60 else None
-        verdict = judge(
+        verdict = evaluate(
             samples_of(row), running_since_us=START_US, warned=warned, limits=LIMITS, now_us=now_us
         )
         decisions.append(verdict.decision)

@@ -5,9 +5,9 @@ import pytest
 
 from bus.sources.catalogue import POD_GROUPS, PODS
 from reactors.scheduling import gangs
-from reactors.scheduling.framework import LONGEST_WAIT_US
 from reactors.scheduling.queue import Queued
 from reactors.scheduling.settings import SchedulingPolicy
+from reactors.scheduling.shape import LONGEST_WAIT_US
 from tests import factories as f
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.ganging import Ganging

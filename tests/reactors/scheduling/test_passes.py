@@ -14,7 +14,7 @@ from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.profiles import Enabled, Profile
-from reactors.scheduling.state import Mark
+from reactors.scheduling.shape import Mark
 from reactors.scheduling.trial import attempts
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling.scene import refusal

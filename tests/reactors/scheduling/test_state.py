@@ -15,7 +15,7 @@ from reactors.scheduling.effects import Placements
 from reactors.scheduling.metrics import figures
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
-from reactors.scheduling.state import CONFIRMED_US
+from reactors.scheduling.shape import CONFIRMED_US
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
 from tests.reactors.scheduling.scene import OTHERS, Cluster, Killed, fresh, same

@@ -27,7 +27,7 @@ Absent = Callable[[Claim], tuple[int, int | None]]
 SpanOf = Callable[[str], Span | None]
 
 
-class ClaimBook:
+class ClaimHoldings:
     """What pods hold by claims. ``index`` says who may have which."""
 
     def __init__(self, rows: Rows, index: ClaimIndex, absent: Absent, span_of: SpanOf) -> None:

@@ -1,0 +1,60 @@
+"""The rights that follow from what is followed: written into the roles, so that a kind of workload is added in one place.
+
+    python -m deploy.commands.rights
+
+``bursar-reader`` may list and watch what there is a source for, ``bursar-queue`` may patch the kinds that wait. The rest of
+both files is written by hand and stays as it is.
+
+Source: Kubernetes, "Using RBAC Authorization" (a rule has one list of groups and one of resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bus.kube.kinds import GOVERNED
+from bus.kube.watch.contract import resource_of
+from bus.sources.catalogue import SOURCES
+
+FOLDER = Path(__file__).parents[1] / "manifests" / "rbac"
+_BEGIN = "rules:\n"
+#: The group of pods has no name, which YAML needs quotes for.
+_CORE = '""'
+
+
+def reader(text: str) -> str:
+    """The file of ``bursar-reader`` with the rules for every source."""
+    paths = (source.path for source in SOURCES)
+    return _replaced(text, rules(paths, "list, watch"), "# Where a notebook listens")
+
+
+def queue(text: str) -> str:
+    """The file of ``bursar-queue`` with the rules for every kind that waits."""
+    paths = (kind.path for kind in GOVERNED if kind.queues)
+    return _replaced(text, rules(paths, "patch"), "---\n")
+
+
+def rules(paths: Iterable[str], verbs: str) -> str:
+    """One rule for each group of what is under these paths of the API, in their order."""
+    groups: dict[str, dict[str, None]] = {}
+    for path in paths:
+        resource, _, group = resource_of(path).partition(".")
+        groups.setdefault(group, {})[resource] = None
+    return "".join(
+        f"- apiGroups: [{group or _CORE}]\n  resources: [{', '.join(names)}]\n  verbs: [{verbs}]\n"
+        for group, names in groups.items()
+    )
+
+
+def _replaced(text: str, rules: str, end: str) -> str:
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(end)
+    assert begin and end
+    return f"{before}{begin}{rules}{end}{after}"
+
+
+if __name__ == "__main__":
+    for file, written in {"reader.yaml": reader, "queue.yaml": queue}.items():
+        path = FOLDER / file
+        path.write_text(written(path.read_text("utf-8")), "utf-8")
