@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import MERGE, eventually
-from tests.cluster.training import CRDS, job, path_of
+from tests.acceptance.jobs_scene import Scene
+from tests.cluster.api import eventually
+from tests.cluster.training import CRDS
 
 pytestmark = [
     pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(240),
 ]  # fmt: skip
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
-PODS = "/api/v1/namespaces/default/pods"
 
 
 class Up:
@@ -73,60 +73,6 @@ def up(plane, tmp_path):
     found.start()
     yield found
     found.kill()
-
-
-class Scene:
-    """What the API server has. ``made``: every pod that was ever seen, by name and uid."""
-
-    def __init__(self, plane):
-        self.api, self.made = plane.api, set()
-
-    def pods(self):
-        """Pods by name. Two live ones in one slot are an error at any moment."""
-        found = self.api.request("GET", PODS)["items"]
-        self.made |= {(one["metadata"]["name"], one["metadata"]["uid"]) for one in found}
-        live = [one for one in found if one["status"]["phase"] in ("Pending", "Running")]
-        slots = Counter(one["metadata"]["name"].rpartition("-")[0] for one in live)
-        assert max(slots.values(), default=0) <= 1, slots
-        return {one["metadata"]["name"]: one for one in found}
-
-    def runs(self, *names):
-        """Wait until these pods run."""
-
-        def ready():
-            phases = {name: one["status"]["phase"] for name, one in self.pods().items()}
-            return all(phases.get(name) == "Running" for name in names)
-
-        eventually(ready, seconds=60)
-
-    def ends(self, code, *names):
-        """The containers of pods end."""
-        notes = {"bursar.test/run-seconds": "0", "bursar.test/exit-code": str(code)}
-        for name in names:
-            body = {"metadata": {"annotations": notes}}
-            self.api.request("PATCH", f"{PODS}/{name}", body, content_type=MERGE)
-
-    def loses_node_of(self, name):
-        """The node of a pod is gone, and the pod with it, as the collector of pods does it after a while."""
-        node = self.pods()[name]["spec"]["nodeName"]
-        self.api.request("DELETE", f"/api/v1/nodes/{node}")
-        for other, one in self.pods().items():
-            if one["spec"]["nodeName"] == node:
-                self.api.request("DELETE", f"{PODS}/{other}", {"gracePeriodSeconds": 0})
-
-    def submits(self, name, kind, **fields):
-        body = job(name, kind, marked=False, **fields)
-        self.api.request("POST", path_of(kind), body)
-
-    def waits_for(self, name, kind, condition):
-        """Wait until a job's condition holds; its status."""
-
-        def holds():
-            status = self.api.request("GET", f"{path_of(kind)}/{name}").get("status", {})
-            true = {c["type"] for c in status.get("conditions", ()) if c["status"] == "True"}
-            return condition in true and status
-
-        return eventually(holds, seconds=60)
 
 
 def test_jobs_run_to_their_end_while_workers_nodes_and_bursar_are_lost(plane, up):

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.acceptance.admission_site import LABEL, Site, quota, workload
-from tests.acceptance.test_jobs_cluster import Scene
+from tests.acceptance.jobs_scene import Scene
 from tests.cluster.api import eventually
 from tests.cluster.training import CRDS, job, path_of
 
@@ -77,7 +77,7 @@ def test_a_job_is_admitted_whole_waits_without_pods_commits_its_budget_and_is_bo
     scene.runs("first-master-0-1", "first-worker-0-1")
     scene.submits("second", "TFJob", replicas={"Worker": (2, "ExitCode")})
     assert scene.is_held("second", "TFJob") is True
-    (waits,) = asked(site, "queue", "show", "team")
+    (waits,) = eventually(lambda: asked(site, "queue", "show", "team"), seconds=30)
     assert (waits["name"], waits["deficits"][0]["used"]) == ("second", MILLI)
 
     def committed():
@@ -97,6 +97,12 @@ def test_a_job_is_admitted_whole_waits_without_pods_commits_its_budget_and_is_bo
     scene.runs("second-worker-1-2")
     scene.ends(0, "second-worker-0-1", "second-worker-1-2")
     scene.waits_for("second", "TFJob", "Succeeded")
+
+    check_books(site)
+
+
+def check_books(site):
+    """Each attempt is booked, and what a job held is what its pods held, to the integer."""
 
     def booked():
         rows = asked(site, "sql", "SELECT name, job, attempt, phase, end_at FROM v1_attempts")
