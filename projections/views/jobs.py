@@ -72,6 +72,10 @@ _CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
       WHERE d.key = n.uid AND d.type = 'decision.delete_replica' AND c.key = 'exit_code'), 'failed')
     ELSE COALESCE((SELECT MIN(d.reason) {_DELETED} AND d.is_shadow = 0), 'deleted') END"""
 
+#: Of attempts that were created in one second the first ended first. Where they ended in one, too, the number in the name tells.
+_ORDER = (
+    "ORDER BY p.created_us, COALESCE(p.end_s, 9223372036854775807), LENGTH(p.name), p.name, p.uid"
+)
 #: A pod's owner is its job, or a Job below its JobSet: one look at each pod tells which.
 _NUMBERED = f"""WITH pods AS (
   SELECT {_POD}, CASE WHEN w.kind = 'Job' THEN s.uid ELSE r.owner_uid END AS job_uid,
@@ -86,8 +90,8 @@ _NUMBERED = f"""WITH pods AS (
     (r.labels LIKE '%{_LABEL}replica-type%' AND {_IS_TRAINING})
     OR (s.uid IS NOT NULL AND r.labels LIKE '%{_JOBSET_LABEL}replicatedjob-name%'))
 ), numbered AS (
-  SELECT p.*, ROW_NUMBER() OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS attempt,
-    COUNT(*) OVER ({_SLOT}) AS attempts, LEAD(p.created_us) OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS replaced_us
+  SELECT p.*, ROW_NUMBER() OVER ({_SLOT} {_ORDER}) AS attempt,
+    COUNT(*) OVER ({_SLOT}) AS attempts, LEAD(p.created_us) OVER ({_SLOT} {_ORDER}) AS replaced_us
   FROM pods p
 )
 """

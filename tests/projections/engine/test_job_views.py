@@ -111,6 +111,17 @@ def _named(kind, uid, namespace="ns"):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("end", [0, 1])
+def test_attempts_that_began_in_one_second_are_in_the_order_of_their_ends_and_names(store, end):
+    """Stamps of pods are whole seconds, and uids come in any order."""
+    again = [*pod("w01", 0, 10, 0, 1), *pod("w03", 0, 9, 0, end, "Failed")]
+    fill(store, sequenced([*again, *pod("w02", 1, 1, 0, None), *pod("w04", 1, 2, 0, 0, "Failed")]))
+    with store.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT uid, attempt, is_lost FROM v1_attempts").all()
+
+    assert set(map(tuple, rows)) == {("w03", 1, 1), ("w01", 2, 0), ("w04", 1, 1), ("w02", 2, 0)}
+
+
 def test_pods_that_only_carry_the_labels_of_a_job_are_none_of_its_attempts(store):
     """Of a Deployment with those labels, and of another namespace with the uid of another's job as its owner."""
     seen = {"kind": "TFJob", "name": "train", "namespace": "ns"}
