@@ -287,7 +287,9 @@ class Framework(Filtering):
         rows = np.flatnonzero(fits) if isinstance(rows, slice) else rows[fits]
         for scorer in self._scorers:
             if scorer.is_local and rows.size:
-                kept.scores[scorer.name][rows] = scorer.score(cycle, rows)
+                scores = kept.scores[scorer.name][rows] = scorer.score(cycle, rows)
+                if scorer.name not in self._normalizes:
+                    _check_range(scorer.name, scores)
         kept.version = columns.version
         return kept
 
@@ -308,21 +310,19 @@ class Framework(Filtering):
     def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
         """Weighted scores of the nodes that fit, by plugin."""
         found, before = {}, dict(cycle.data)
-        for plugin in self._scorers:
-            pre_score = self._pre_scores.get(plugin.name)
+        for one in self._scorers:
+            pre_score = self._pre_scores.get(one.name)
             if pre_score is not None:
                 status = pre_score.pre_score(cycle, rows)
                 if status is not None and status.code is Code.SKIP:
                     continue
-            scores = (
-                kept.scores[plugin.name][rows] if plugin.is_local else plugin.score(cycle, rows)
-            )
-            normalize = self._normalizes.get(plugin.name)
+            scores = kept.scores[one.name][rows] if one.is_local else one.score(cycle, rows)
+            normalize = self._normalizes.get(one.name)
             if normalize is not None:
                 scores = normalize.normalize(cycle, scores)
-            if scores.min() < LOWEST or scores.max() > HIGHEST:
-                raise ScoreRangeError(plugin=plugin.name)
-            found[plugin.name] = scores * self._weights[plugin.name]
+            if normalize is not None or not one.is_local:
+                _check_range(one.name, scores)
+            found[one.name] = scores * self._weights[one.name]
         # What scores noted has a number for each node: who is assumed to have a node does not carry it along.
         cycle.data = before
         return found
@@ -343,6 +343,11 @@ class Framework(Filtering):
         for one in self._spares:
             found = one.sparing(cycle, found) if found is not None else None
         return found
+
+
+def _check_range(plugin: str, scores: Ints) -> None:
+    if scores.min() < LOWEST or scores.max() > HIGHEST:
+        raise ScoreRangeError(plugin=plugin)
 
 
 def _terms(pod: Pod) -> bytes:
