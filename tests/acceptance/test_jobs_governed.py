@@ -118,7 +118,8 @@ def check_books(site):
     )
     by_pod = asked(
         site, "sql",
-        "SELECT a.job, SUM(s.cpu_milli_s) AS cpu FROM v1_attempts a JOIN v1_held_segments s ON s.uid = a.uid GROUP BY 1 ORDER BY 1",
+        "SELECT a.job, COALESCE(SUM(s.cpu_milli_s), 0) AS cpu FROM v1_attempts a "
+        "LEFT JOIN v1_held_segments s ON s.uid = a.uid GROUP BY 1 ORDER BY 1",
     )  # fmt: skip
     assert [(one["job"], one["cpu_milli_s"]) for one in sums] == [
         (one["job"], one["cpu"]) for one in by_pod
