@@ -16,6 +16,7 @@ from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import NAMESPACES, NODES, PODS, PRIORITIES
 from deploy.runtime.reactors import acting
 from reactors.scheduling import NAME
+from reactors.scheduling.effectors.bind import DECISION
 from reactors.scheduling.effectors.binder import LATE_SECONDS, REFUSED_SECONDS
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
@@ -25,8 +26,9 @@ SOURCES = (NAMESPACES, PRIORITIES, NODES, PODS)
 QUICK = ReflectorSettings(apart_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
 PODS_PATH = "/api/v1/namespaces/default/pods"
 NODES_PATH = "/api/v1/nodes"
-#: A node that is cordoned while a request is on its way gives its pod free after so long: both are promised by the binder.
-LONGEST = LATE_SECONDS + REFUSED_SECONDS + 15
+#: A node that is cordoned while a request is on its way gives its pod free after so long, and the next one may be refused: the
+#: binder promises both.
+LONGEST = LATE_SECONDS + 2 * REFUSED_SECONDS + 30
 
 
 LABELS = (
@@ -59,11 +61,13 @@ class Meddled:
         self.replaced, self.replace = set(), None
         #: Names of nodes that are deleted just before a pod is bound to them.
         self.doomed, self.remove = set(), None
+        #: Names of pods that a policy of the cluster keeps from their first node, whoever asks and however often; what it refused.
+        self.forbidden, self._decisions = set(), {}
 
     def __getattr__(self, name):
         return getattr(self._door, name)
 
-    async def bind(self, namespace, pod, *, node, **fields):
+    async def bind(self, namespace, pod, *, node, annotations, **fields):
         self.tried += 1
         wrong = {23: "busy", 31: "lost", 37: "never sent", 41: "refused"}
         what = next((wrong[n] for n in wrong if self.tried % n == 0), "")
@@ -77,11 +81,14 @@ class Meddled:
             await asyncio.shield(self.remove(node))
         if what == "busy":
             raise ClusterUnavailableError(status=429, delay_seconds=0.1)
+        decision = annotations[DECISION]
+        if pod in self.forbidden and self._decisions.setdefault(pod, decision) == decision:
+            what = "refused"
         if what == "refused":
             raise RequestRefusedError(status=422, message="a policy of the cluster refuses it")
         if what == "never sent":
             raise ClusterUnavailableError(reason="ConnectionResetError", delay_seconds=0.1)
-        await self._door.bind(namespace, pod, node=node, **fields)
+        await self._door.bind(namespace, pod, node=node, annotations=annotations, **fields)
         if what == "lost":
             raise ClusterUnavailableError(reason="TimeoutError", delay_seconds=0.1)
 
@@ -199,8 +206,10 @@ class Scene:
         }
         if node in self.returning:
             await self.request("POST", NODES_PATH, found)
-            path, status = f"{NODES_PATH}/{node}/status", {"status": found["status"]}
-            await self.request("PATCH", path, status, content_type=MERGE)
+            path, status = f"{NODES_PATH}/{node}", {"status": found["status"]}
+            await self.request("PATCH", f"{path}/status", status, content_type=MERGE)
+            # The API server gives every new node a taint, which a controller would take away.
+            await self.request("PATCH", path, {"spec": {"taints": None}}, content_type=MERGE)
 
     async def cordon(self, name):
         patch = {"spec": {"unschedulable": True}}
@@ -218,6 +227,12 @@ class Scene:
     async def all_told(self):
         """Until each is bound, or was told that there is no room."""
         await self._none(lambda pod: not pod["status"].get("conditions"))
+
+    async def all_used(self, names):
+        """Until each of these nodes has a pod."""
+        async with asyncio.timeout(LONGEST):
+            while names - {pod["spec"].get("nodeName") for pod in await self.pods()}:
+                await asyncio.sleep(0.2)
 
     async def _none(self, is_left, seconds=LONGEST):
         end = asyncio.get_running_loop().time() + seconds
