@@ -278,6 +278,10 @@ class ClusterState(Part):
         """Every node, of two of one name the newer one."""
         return [one for one in self.nodes.values() if self.named(_NODE, "", one.name) == one.uid]
 
+    def current_node(self, name: str) -> Node | None:
+        """The node of this name, of two the newer one; None for none."""
+        return self.nodes.get(self.named(_NODE, "", name))
+
     def current_classes(self) -> list[PriorityClass]:
         """Every priority class, of two of one name the newer one."""
         classes = self.priority_classes.values()

@@ -109,7 +109,7 @@ class Columns(ClusterColumns):
         self._requests: dict[int, _Request] = {}
         #: Who arrives, counted from when somebody learns of it.
         self.arrivals: Arrivals | None = None
-        self._lay_out()
+        self._lay_out({one.name for one in cluster.nodes.values()})
 
     def learned(self) -> Arrivals:
         """What pods are like: those that exist at the first call, in the order of their times, then those that come."""
@@ -120,31 +120,36 @@ class Columns(ClusterColumns):
                 self.arrivals.count(pod)
         return self.arrivals
 
-    def _lay_out(self) -> None:
-        """Give every node its row; what is known of nodes that stay moves with them."""
+    def _lay_out(self, named: Iterable[str]) -> None:
+        """Give every node its row, where nodes of these names came or went; what is known of those that stay moves with them."""
         self.forget_scvs()
-        nodes = sorted(self._cluster.current_nodes(), key=lambda one: one.uid)
-        stays = {one.uid for one in nodes}
-        for row, node in enumerate(self.nodes):
-            if node.uid not in stays:
-                for uid in sorted(self._here[row]):
-                    self._replace(uid, None)
-        old = {one.uid: row for row, one in enumerate(self.nodes)}
-        rows = [old.get(one.uid, -1) for one in nodes]
-        self._move(nodes, rows)
+        gone, came = list[int](), list[Node]()
+        for name in named:
+            row, node = self.row_of.get(name, -1), self._cluster.current_node(name)
+            if row >= 0 and node is not None and node.uid == self.nodes[row].uid:
+                continue
+            gone += [row] if row >= 0 else []
+            came += [node] if node is not None else []
+        gone.sort(reverse=True)
+        for uid in sorted(uid for row in gone for uid in self._here[row]):
+            self._replace(uid, None)
+        rows = self._move(gone, came)
         self._requests.clear()
-        moved = {row: at for at, row in enumerate(rows) if row >= 0}
+        moved = {row: at for at, row in enumerate(rows) if row >= 0} if self._on else {}
         self.crowds.move(moved)
         self.volumes.lay_out(moved, self.row_of)
-        self.ports = [self.ports[row] if row >= 0 else {} for row in rows]
-        self._here = [self._here[row] if row >= 0 else set() for row in rows]
-        came = [row for row, before in enumerate(rows) if before < 0]
-        for row in came:
+        for row in gone:
+            del self.ports[row], self._here[row]
+        new = [row for row, before in enumerate(rows) if before < 0]
+        for row in new:
+            self.ports.insert(row, {})
+            self._here.insert(row, set())
+        for row in new:
             self._describe(row)
             for uid in self._cluster.index.on_node.get(self.names[row], ()):
                 if uid not in self._ahead:
                     self._add(self._seen(self._cluster.pods[uid]))
-        names = {self.names[row] for row in came}
+        names = {self.names[row] for row in new}
         for placed in (one for one in self._ahead.values() if one.node in names):
             self._add(placed)
 
@@ -191,7 +196,7 @@ class Columns(ClusterColumns):
 
     def follow(self, changes: Iterable[Change]) -> None:
         """The cluster's state changed: what its last event changed."""
-        stale = False
+        stale = set[str]()
         for change in changes:
             if change.kind == POD:
                 self.version += 1
@@ -213,13 +218,15 @@ class Columns(ClusterColumns):
                 after = change.after
                 row = self.row_of.get(after.name) if isinstance(after, Node) else None
                 if row is None or not isinstance(after, Node) or self.nodes[row].uid != after.uid:
-                    stale = True
+                    stale.update(
+                        one.name for one in (change.before, after) if isinstance(one, Node)
+                    )
                     continue
                 self.version += 1
                 self.nodes[row] = after
                 self._describe(row)
         if stale or self._is_bloated:
-            self._lay_out()
+            self._lay_out(stale)
 
     def place(self, pod: Pod, node: str, on: tuple[int, ...] = (), cpus: HeldCpus | None = None) -> None:  # fmt: skip
         """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -47,6 +49,9 @@ _FILLS = {
 }  # fmt: skip
 
 T = TypeVar("T", bound=np.generic)
+
+
+_uid = attrgetter("uid")
 
 
 class NodeColumns:
@@ -115,21 +120,32 @@ class NodeColumns:
         #: By row: how many cards the node offers, and bytes of each.
         self._offers: list[tuple[int, int]] = []
 
-    def _move(self, nodes: list[Node], rows: Sequence[int]) -> None:
-        """These are the nodes from now on; each was in one of ``rows``, -1 = it is new and says nothing yet."""
+    def _move(self, gone: Sequence[int], came: Iterable[Node]) -> list[int]:
+        """The nodes of these rows, the last one first, are gone, and others came, which say nothing yet. Returns by new row the
+        old one, -1 = it is new.
+        """
         self.layout += 1
         self.version += 1
+        rows = list(range(len(self.nodes)))
+        for row in gone:
+            del rows[row], self.nodes[row], self._holding[row], self._offers[row]
+        for node in came:
+            row = bisect_left(self.nodes, node.uid, key=_uid)
+            self.nodes.insert(row, node)
+            rows.insert(row, -1)
+            self._holding.insert(row, {})
+            self._offers.insert(row, (0, 0))
+        order = np.array(rows, np.intp)
+        is_new = np.flatnonzero(order < 0)
         for name, fill in _FILLS.items():
-            setattr(self, name, _moved(getattr(self, name), rows, fill))
-        self._labels = {key: _moved(one, rows, 0) for key, one in self._labels.items()}
-        self._holding = [self._holding[row] if row >= 0 else {} for row in rows]
-        self._offers = [self._offers[row] if row >= 0 else (0, 0) for row in rows]
-        self.nodes = nodes
+            setattr(self, name, _moved(getattr(self, name), order, is_new, fill))
+        self._labels = {key: _moved(one, order, is_new, 0) for key, one in self._labels.items()}
         if self._is_bloated:
             self._forget()
         self.images.forget()
-        self.names = [one.name for one in nodes]
-        self.row_of = {name: row for row, name in enumerate(self.names)}
+        self.names = [one.name for one in self.nodes]
+        self.row_of = dict(zip(self.names, range(len(rows)), strict=True))
+        return rows
 
     @property
     def _is_bloated(self) -> bool:
@@ -243,12 +259,14 @@ class NodeColumns:
         self.idle[row] = sum(idle)
 
 
-def _moved(column: npt.NDArray[T], rows: Sequence[int], fill: int) -> npt.NDArray[T]:
-    """The rows of a column in a new order; -1 = a new row."""
-    found = np.full((len(rows), *column.shape[1:]), fill, column.dtype)
-    order = np.array(rows, np.intp)
-    stays = order >= 0
-    found[stays] = column[order[stays]]
+def _moved(
+    column: npt.NDArray[T], order: npt.NDArray[np.intp], is_new: npt.NDArray[np.intp], fill: int
+) -> npt.NDArray[T]:
+    """The rows of a column in a new order; those that are new have ``fill``."""
+    if not len(column):
+        return np.full((len(order), *column.shape[1:]), fill, column.dtype)
+    found = column[order]
+    found[is_new] = fill
     return found
 
 
