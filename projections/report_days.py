@@ -20,7 +20,7 @@ Source: docs/accounting.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ import sqlalchemy as sa
 from projections.devices.entries import of_segment
 from projections.engine.contract import Integer, row_table
 from projections.engine.model import Sum
-from projections.engine.sums import Group
+from projections.engine.sums import Group, Shares
 from projections.pod_runs import NOBODY, PodRun, Segment
 from projections.usage import DAY, pieces
 
@@ -131,15 +131,16 @@ def _of_idle(row: PodRun) -> Values:
 
 #: Of a group and day: whether a pod held there, and the sums after the counts.
 _Amounts = list[int]
+_Day = tuple[int, Values, _Amounts]
 
 
 class _Cut:
     """What pods did, by day and group of all dimensions: each table asks the same of the same row, before and after a change."""
 
     def __init__(self) -> None:
-        self._latest: list[tuple[PodRun, list[tuple[int, Values, _Amounts]]]] = []
+        self._latest: list[tuple[PodRun, list[_Day]]] = []
 
-    def __call__(self, row: PodRun) -> list[tuple[int, Values, _Amounts]]:
+    def __call__(self, row: PodRun) -> list[_Day]:
         """In the order of days; of one day in the order in which the pod was in the groups."""
         for known, found in self._latest:
             if known is row:
@@ -152,7 +153,7 @@ class _Cut:
 _cut = _Cut()
 
 
-def _days_of(row: PodRun) -> list[tuple[int, Values, _Amounts]]:
+def _days_of(row: PodRun) -> list[_Day]:
     found: dict[tuple[int, Values], _Amounts] = {}
     for kind, start_s, end_s, values, cpu, gpu, memory, is_first in _stretches(row):
         # A stretch of no length lies in one day.
@@ -172,15 +173,15 @@ def _days_of(row: PodRun) -> list[tuple[int, Values, _Amounts]]:
     return sorted(((day_s, values, sums) for (day_s, values), sums in found.items()), key=_day)
 
 
-def _day(item: tuple[int, Values, _Amounts]) -> int:
+def _day(item: _Day) -> int:
     return item[0]
 
 
 def _by_group(
-    row: PodRun, chosen: Callable[[Values], Values]
+    days: list[_Day], chosen: Callable[[Values], Values]
 ) -> dict[tuple[int, Values], _Amounts]:
     found: dict[tuple[int, Values], _Amounts] = {}
-    for day_s, values, amounts in _cut(row):
+    for day_s, values, amounts in days:
         group = (day_s, chosen(values))
         known = found.get(group)
         if known is not None:
@@ -215,15 +216,28 @@ def _seen(last: dict[Values, int], day_s: int, group: Values) -> tuple[str, int]
     )
 
 
-def shares(dimensions: Sequence[str], row: PodRun) -> dict[Group, list[int]]:
-    """What a pod adds to each row: the sums of :data:`SUMS`. Nothing while it has not ended."""
-    if row.run.end_s is None:
-        return {}
+def shares(dimensions: Sequence[str]) -> Shares:
+    """What a pod adds to each row of a table: the sums of :data:`SUMS`. Nothing while it has not ended."""
+    chosen = itemgetter(*(DIMENSIONS.index(one) for one in dimensions))
+
+    def of_pod(row: PodRun) -> dict[Group, list[int]]:
+        if row.run.end_s is None:
+            return {}
+        days = _cut(row)
+        if len(days) == 1:
+            # Most pods: on one day, of one team, and nowhere before.
+            day_s, values, amounts = days[0]
+            return {(day_s, *chosen(values), "", "", 0): [1, *amounts]}
+        return _of_days(days, chosen)
+
+    return of_pod
+
+
+def _of_days(days: list[_Day], chosen: Callable[[Values], Values]) -> dict[Group, list[int]]:
     found: dict[Group, list[int]] = {}
     last: dict[Values, int] = {}
     last_held: dict[Values, int] = {}
-    chosen = itemgetter(*(DIMENSIONS.index(one) for one in dimensions))
-    for (day_s, group), (has_held, *amounts) in _by_group(row, chosen).items():
+    for (day_s, group), (has_held, *amounts) in _by_group(days, chosen).items():
         seen, back = _seen(last, day_s, group)
         last[group] = day_s
         seen_held = ""
@@ -259,5 +273,5 @@ sums = Sum(
     name="report_days",
     version=1,
     of="pod_runs",
-    tables=tuple((table, partial(shares, dimensions)) for dimensions, table in TABLES),
+    tables=tuple((table, shares(dimensions)) for dimensions, table in TABLES),
 )

@@ -82,7 +82,7 @@ class Folder:
 
     def changes(self) -> Changes:
         """What the batch changed. The next batch begins."""
-        restatements = [restatement for _, restatement in self._restatements]
+        restatements = [one for those in self._restatements.values() for one in those]
         found = Changes([], self._rows.changes(), restatements, self._parked)
         for derived in self._derived:
             more = derived.changes()
@@ -129,17 +129,15 @@ class Folder:
                     derived.follow(before, after, event.sequence)
 
     def _restate(self, name: str, before: Any, after: Any, sequence: int) -> None:
-        for of, restatement in self._restatements:
-            if of == name:
-                restatement.restate(before, after, sequence)
+        for restatement in self._restatements[name]:
+            restatement.restate(before, after, sequence)
 
-    def _sums(self) -> list[tuple[str, Restatement]]:
+    def _sums(self) -> dict[str, list[Restatement]]:
         """Differences to all sums, by the derivation that they sum over; none yet."""
-        return [
-            (one.of, Restatement(table, shares))
-            for one in self.model.sums
-            for table, shares in one.tables
-        ]
+        found = defaultdict[str, list[Restatement]](list)
+        for one in self.model.sums:
+            found[one.of] += [Restatement(table, shares) for table, shares in one.tables]
+        return found
 
 
 def _facts(events: Sequence[Event]) -> tuple[list[tuple[Event, Fact]], list[Parked]]:

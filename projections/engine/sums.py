@@ -29,6 +29,8 @@ class Restatement:
         """Take out the shares of ``before`` (None: there are none) and put in those of ``after``, where they differ."""
         taken = {} if before is None else self._shares(before)
         given = self._shares(after)
+        if taken == given:
+            return
         for group, sums in taken.items():
             if given.get(group) != sums:
                 self._apply(group, sums, -1, sequence)
