@@ -67,6 +67,8 @@ LABELS = (
     "job.after_create",
     "job.before_delete",
     "job.after_delete",
+    "job.before_claim",
+    "job.after_claim",
     "job.before_report",
     "job.after_report",
     "job.before_end",

@@ -95,6 +95,8 @@ DECIDED: dict[str, type[Fact]] = vocabulary(
     decisions.NoticeSettled,
     decisions.CreateReplica,
     decisions.DeleteReplica,
+    decisions.AdoptReplica,
+    decisions.ReleaseReplica,
     decisions.ReportJob,
     decisions.DeleteJob,
     queues.QueueOrdered,

@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from bus.events.constraints import HeldCpus
+from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
 from bus.events.workloads import Condition, ReplicaCounts
 
@@ -176,6 +177,26 @@ class DeleteReplica(Decision, frozen=True, kw_only=True):
     type: str
     #: Which attempt at its slot the pod is by its name; 0 = its name is its slot's, as is that of its service.
     attempt: int = 0
+
+
+class AdoptReplica(Decision, frozen=True, kw_only=True):
+    """Have a job control a pod or service that carries its labels and that nobody controls. Target: the pod or service."""
+
+    wire_type: ClassVar[str] = "decision.adopt_replica"
+    is_independent: ClassVar[bool] = True
+
+    #: The job.
+    owner: Owner
+
+
+class ReleaseReplica(Decision, frozen=True, kw_only=True):
+    """Have a job control a pod no more that lost its labels. Target: the pod."""
+
+    wire_type: ClassVar[str] = "decision.release_replica"
+    is_independent: ClassVar[bool] = True
+
+    #: The job.
+    owner: Owner
 
 
 class ReportJob(Decision, frozen=True, kw_only=True):

@@ -15,25 +15,32 @@ from bus.charges import card_milli
 from bus.clock import SECOND_US
 from bus.events.clock import ClockTicked
 from bus.events.decisions import (
+    AdoptReplica,
     CreateReplica,
     Decision,
     DeleteJob,
     DeleteReplica,
+    ReleaseReplica,
     ReportJob,
     Target,
 )
-from projections.cluster import Pod
+from bus.events.pods import Owner
+from projections.cluster import Pod, Service
 from reactors.engine.contract import ProposedDecision, Trigger
+from reactors.jobs.orphans import takes_any
 from reactors.jobs.shape import Job, Pass, Slot
 from reactors.jobs.state import JobsState
 from reactors.jobs.steps import (
+    ADOPT,
     CREATE,
     DELETE,
     DELETE_JOB,
+    RELEASE,
     REPORT,
     SERVICE_MISSING,
     TrackedJob,
     is_same,
+    job_uid,
     service_key,
     slot_name,
 )
@@ -102,6 +109,8 @@ def _steps(
 ) -> Iterator[ProposedDecision]:
     job, steps, expires_us = tracked.job, tracked.steps, now_us + EXPIRES_US
     target = Target(job.kind, job.namespace, job.name, job.uid)
+    if is_on:
+        yield from _claims(view, tracked, found, expires_us)
     for slot in found.creates:
         rest = tracked.rests.get(slot.type.lower())
         if rest is not None and now_us < rest.until_us:
@@ -123,7 +132,13 @@ def _steps(
     asked = set[str]()
     for removal in found.removals:
         pod = removal.pod
-        if pod.is_deleting or pod.uid in asked or f"{DELETE}/{pod.uid}" in steps:
+        # What is not the job's yet is not deleted for it.
+        if (
+            pod.owner != "self"
+            or pod.is_deleting
+            or pod.uid in asked
+            or f"{DELETE}/{pod.uid}" in steps
+        ):
             continue
         asked.add(pod.uid)
         numbers = {"restarts": pod.restarts, "replaced": tracked.replaced}
@@ -154,6 +169,27 @@ def _steps(
     # What was decided before is what the status says by now, also where it was not seen yet.
     if not is_same(found.status, tracked.told.status):
         yield _report(job, target, found, expires_us)
+
+
+def _claims(
+    view: JobsState, tracked: TrackedJob, found: Pass, expires_us: int
+) -> Iterator[ProposedDecision]:
+    """What gets the job as its controller, and what loses it. The operator lets services be that lost their labels."""
+    job = tracked.job
+    for verb, step, reason, those in (
+        (AdoptReplica, ADOPT, "labels_match", found.adopted),
+        (ReleaseReplica, RELEASE, "labels_lost", found.released),
+    ):
+        for one in those:
+            what, _, name = one.partition(":")
+            kind = Pod.kind if what == "pod" else Service.kind
+            uid = view.state.named(kind, job.namespace, name)
+            if uid and f"{step}/{uid}" not in tracked.steps:
+                yield ProposedDecision(
+                    verb=verb, key=uid, reason=reason, numbers={}, expires_us=expires_us,
+                    target=Target(kind, job.namespace, name, uid),
+                    fields={"owner": Owner(job.kind, job.name, job.uid)},
+                )  # fmt: skip
 
 
 def lone_services(view: JobsState, found: Pass) -> list[Slot]:
@@ -211,8 +247,7 @@ def _events(found: Pass) -> tuple[str, ...]:
 
 def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
     """Why a step need not be done any more by what is known since; "" = it must."""
-    uid = decision.job if isinstance(decision, DeleteReplica) else decision.target.uid
-    tracked = view.jobs.get(uid)
+    tracked = view.jobs.get(job_uid(decision))
     if tracked is None:
         return "gone"
     if isinstance(decision, CreateReplica):
@@ -223,12 +258,29 @@ def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
             return "pod_seen"
         is_idle = tracked.told.status.is_finished or tracked.job.spec.suspend
         return "job_stopped" if is_idle or tracked.job.is_deleting else ""
+    if isinstance(decision, AdoptReplica | ReleaseReplica):
+        return _unclaimed(view, tracked, decision)
     if isinstance(decision, DeleteReplica):
         return "" if view.state.pods.get(decision.target.uid) is not None else "gone"
     if isinstance(decision, ReportJob):
         report = tracked.steps.get(REPORT)
         return "" if report is not None and report.decision == decision.id else "status_changed"
     return ""
+
+
+def _unclaimed(
+    view: JobsState, tracked: TrackedJob, decision: AdoptReplica | ReleaseReplica
+) -> str:
+    uid = decision.target.uid
+    found = view.state.pods.get(uid) or view.state.services.get(uid)
+    if found is None:
+        return "gone"
+    if isinstance(decision, ReleaseReplica):
+        is_ours = found.owner is not None and found.owner.uid == tracked.job.uid
+        return "" if is_ours else "released"
+    if found.owner is not None:
+        return "controlled"
+    return "" if takes_any(tracked.job) else "job_stopped"
 
 
 def managed(view: JobsState) -> int:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.events.clock import ClockTicked
-from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
+from bus.events.decisions import (
+    AdoptReplica,
+    CreateReplica,
+    DeleteJob,
+    DeleteReplica,
+    ReleaseReplica,
+    ReportJob,
+)
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.workloads import WorkloadObserved
@@ -32,7 +39,7 @@ def effects(adapters: Adapters) -> Effects:
     from reactors.jobs.effectors.run import JobEffector
 
     effector = JobEffector(adapters.cluster)
-    verbs = (CreateReplica, DeleteReplica, ReportJob, DeleteJob)
+    verbs = (CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob)
     return Effects({verb.wire_type: effector for verb in verbs})
 
 
@@ -52,7 +59,7 @@ def run_by(replica: Replica) -> Mapping[str, int]:
 
 reactor = Reactor(
     name=NAME,
-    version=5,
+    version=6,
     policy=JobsPolicy,
     settings=JobsSettings,
     activity="running jobs",

@@ -5,14 +5,15 @@ Source: docs/jobs.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from projections.cluster import ClusterState, Pod, Service
+from reactors.jobs.orphans import Orphans, for_free_slots, orphaned_service
 from reactors.jobs.replicas import replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Job, SeenPod, SeenService
-from reactors.jobs.steps import attempt_at, is_of
+from reactors.jobs.steps import TrackedJob, attempt_at, is_of
 
 
 class PodEnd(msgspec.Struct, frozen=True):
@@ -28,25 +29,49 @@ def job_pods(state: ClusterState, job: Job) -> list[Pod]:
     return [pod for pod in found if pod is not None and is_of(pod, job)]
 
 
+def around(
+    state: ClusterState, tracked: TrackedJob, ends: Mapping[str, PodEnd], orphans: Orphans | None
+) -> tuple[tuple[SeenPod, ...], tuple[SeenService, ...]]:
+    """The pods and services of a job, and those of ``orphans`` that it takes; None = it takes nothing."""
+    job, left = tracked.job, tracked.left
+    pods = job_pods(state, job)
+    if orphans is not None:
+        pods += for_free_slots(orphans.of(state, job), job, pods, left)
+
+    def taken(name: str) -> Service | None:
+        return orphaned_service(state, job, name, left) if orphans is not None else None
+
+    return (
+        tuple(seen_pod(one, job, ends.get(one.uid)) for one in pods),
+        tuple(job_services(state, job, taken)),
+    )
+
+
 def seen_pod(pod: Pod, job: Job, end: PodEnd | None) -> SeenPod:
-    """One of them, as a look sees it."""
+    """A pod of a job, or one that it may take, as a look sees it."""
     return SeenPod(
         pod.name, pod.uid, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, ""), pod.phase,
         pod.is_terminating, end.restarts if end else 0,
         end.exits.get(job.rules.container) if end else None,
-        is_selected=pod.labels.get(JOB) == job.name, node=pod.node,
-        attempt=attempt_at(pod, job)[1],
+        owner="self" if pod.owner is not None else "none",
+        is_selected=pod.labels.get(JOB) == job.name, node=pod.node, attempt=attempt_at(pod, job)[1],
     )  # fmt: skip
 
 
-def job_services(state: ClusterState, job: Job) -> Iterator[SeenService]:
-    """The services that it controls and that have the names of its slots; none of a job that is too large."""
+def job_services(
+    state: ClusterState, job: Job, takes: Callable[[str], Service | None]
+) -> Iterator[SeenService]:
+    """The services that it controls and that have the names of its slots, or that ``takes`` finds by such a name; none of a job
+    that is too large.
+    """
     for type, spec in () if job.is_too_large else job.types:
         for index in range(spec.count):
-            found = service_of(state, job, replica_name(job.name, type, index))
+            name = replica_name(job.name, type, index)
+            found = service_of(state, job, name) or takes(name)
             if found is not None:
                 yield SeenService(
                     found.name, found.type, found.index, found.is_terminating,
+                    owner="self" if found.owner is not None else "none",
                     is_selected=found.job == job.name,
                 )  # fmt: skip
 

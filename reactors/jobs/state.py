@@ -15,11 +15,13 @@ import msgspec
 from bus.envelope import Event
 from bus.events.clock import ClockTicked
 from bus.events.decisions import (
+    AdoptReplica,
     CreateReplica,
     Decision,
     DeleteJob,
     DeleteReplica,
     EffectSettled,
+    ReleaseReplica,
     ReportJob,
 )
 from bus.events.observations import ObjectsListed
@@ -33,7 +35,8 @@ from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
 from reactors.jobs.agreements import Agreement, Agreements, Difference, SavedAgreements
-from reactors.jobs.seeing import PodEnd, job_pods, job_services, seen_pod, service_of
+from reactors.jobs.orphans import Orphans, service_seen, takes
+from reactors.jobs.seeing import PodEnd, around, job_pods, service_of
 from reactors.jobs.shape import (
     KINDS,
     LIMIT_REACHED,
@@ -54,6 +57,7 @@ from reactors.jobs.steps import (
     is_of,
     is_same,
     job_of,
+    job_uid,
     outstanding,
     said,
     service_key,
@@ -82,10 +86,11 @@ class JobsState(Part):
     """Kept by :class:`reactors.engine.contract.State`. ``jobs`` by uid, ``ends`` by the pod's uid."""
 
     Saved = SavedJobs
-    derived = frozenset({"state", "touched"})
+    derived = frozenset({"state", "touched", "orphans"})
     reads: ClassVar[tuple[type[Fact], ...]] = (
         PodState, PodsListed, ObjectsListed, WorkloadObserved, WorkloadVanished, ClockTicked,
-        PolicyChanged, CreateReplica, DeleteReplica, ReportJob, DeleteJob, EffectSettled, ServiceObserved, ServiceVanished,
+        PolicyChanged, CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob, EffectSettled,
+        ServiceObserved, ServiceVanished,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
@@ -101,8 +106,14 @@ class JobsState(Part):
         #: Services are followed: there was a complete list of them.
         self.knows_services = False
         self.agreements = Agreements()
+        self.orphans = Orphans()
         #: The jobs about which the newest event was.
         self.touched: set[str] = set()
+
+    def restore(self, saved: SavedJobs) -> None:
+        """Become what was saved, beside the restored state of the cluster."""
+        super().restore(saved)
+        self.orphans = Orphans(self.state.pods.values())
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
@@ -111,7 +122,7 @@ class JobsState(Part):
             if change.kind == Pod.kind:
                 self._pod(change.before, change.after, fact, event.time_us)
             elif change.kind == Service.kind:
-                self._service(change)
+                self.touched |= service_seen(self.state, self.jobs, change)
             elif change.kind in KINDS:
                 self._workload(change, fact, event.time_us)
         if isinstance(fact, ClockTicked):
@@ -150,6 +161,8 @@ class JobsState(Part):
             tracked = self.jobs[fact.uid] = TrackedJob(job, at_us)
             for pod in job_pods(self.state, job):
                 tracked.appeared(pod)
+            for pod in self.orphans.of(self.state, job):
+                tracked.passed_over(pod)
             return
         old, before.job = before.job.status, job
         self._status_seen(before, old, at_us)
@@ -173,6 +186,10 @@ class JobsState(Part):
             tracked.steps.pop(REPORT, None)
 
     def _pod(self, before: object, after: object, fact: Fact, at_us: int) -> None:
+        was, now = (one if isinstance(one, Pod) else None for one in (before, after))
+        self.touched |= self.orphans.claimed(self.state, self.jobs, was, now)
+        if was is not None and now is not None and was.owner != now.owner:
+            self.ends.pop(was.uid, None)
         pod = after if isinstance(after, Pod) else before
         if not isinstance(pod, Pod) or pod.owner is None or pod.owner.kind not in KINDS:
             return
@@ -210,21 +227,10 @@ class JobsState(Part):
             self._differs(tracked, CREATE, pod.name, "unforeseen", at_us)
             tracked.is_elsewhere |= self.mode == "on" and not attempt
 
-    def _service(self, change: Change) -> None:
-        found = change.after or change.before
-        if not isinstance(found, Service) or found.owner is None:
-            return
-        tracked = self.jobs.get(found.owner.uid)
-        if tracked is None or found.namespace != tracked.job.namespace:
-            return
-        self.touched.add(found.owner.uid)
-        if change.after is not None:
-            tracked.steps.pop(service_key(found.name), None)
-
     # what was decided
 
     def _decided(self, decision: Decision) -> None:
-        uid = decision.job if isinstance(decision, DeleteReplica) else decision.target.uid
+        uid = job_uid(decision)
         tracked = self.jobs.get(uid)
         found = None if tracked is None else step_of(decision, tracked.steps)
         if tracked is None or found is None:
@@ -312,15 +318,14 @@ class JobsState(Part):
 
     def seen(self, uid: str) -> Seen:
         """What is known around a job. Its PodGroup is not watched: a group whose job has pods has begun."""
-        tracked = self.jobs[uid]
-        job, ends = tracked.job, self.ends
-        pods = tuple(seen_pod(one, job, ends.get(one.uid)) for one in job_pods(self.state, job))
-        gang = None
-        if self.gang_scheduler:
-            gang = Gang(self.gang_scheduler, Group("Running") if pods else None)
+        tracked, is_on = self.jobs[uid], self.mode == "on"
+        orphans = self.orphans if is_on and takes(self.state, self.jobs, tracked) else None
+        pods, services = around(self.state, tracked, self.ends, orphans)
+        group = Group("Running") if pods else None
+        gang = Gang(self.gang_scheduler, group) if self.gang_scheduler else None
         return Seen(
             pods,
-            tuple(job_services(self.state, tracked.job)),
+            services,
             outstanding(tracked.steps),
             gang,
             tracked.replaced,

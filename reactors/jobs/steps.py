@@ -19,11 +19,13 @@ import msgspec
 from bus.clock import SECOND_US, parse_stamp
 from bus.errors import TimestampError
 from bus.events.decisions import (
+    AdoptReplica,
     CreateReplica,
     Decision,
     DeleteJob,
     DeleteReplica,
     EffectSettled,
+    ReleaseReplica,
     ReportJob,
 )
 from bus.events.workloads import Condition, Training, WorkloadObserved
@@ -39,6 +41,8 @@ MOST_REPORTS = 8
 
 CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
 #: A service that is made with a pod, or by itself where it is missing for one (:data:`SERVICE_MISSING`).
+#: That an object gets the job as its controller, or loses it.
+ADOPT, RELEASE = "adopt", "release"
 SERVICE, SERVICE_MISSING = "service", "service_missing"
 
 
@@ -69,7 +73,9 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class TrackedJob(msgspec.Struct):
-    """A training job. ``steps`` by ``create/<pod>``, ``service/<slot>``, ``delete/<uid>``, ``report`` and ``delete_job``."""
+    """A training job. ``steps`` by ``create/<pod>``, ``service/<slot>``, ``delete/<uid>``, ``adopt/<uid>``, ``release/<uid>``,
+    ``report`` and ``delete_job``.
+    """
 
     job: Job
     #: When it was seen first.
@@ -103,6 +109,18 @@ class TrackedJob(msgspec.Struct):
             self.attempts[slot] = max(attempt, self.attempts.get(slot, 0))
             self.rests.pop(pod.labels.get(TYPE, ""), None)
         return attempt
+
+    def passed_over(self, pod: Pod) -> None:
+        """Nobody controls a pod with its labels: the name of none is asked for again."""
+        slot, attempt = attempt_at(pod, self.job)
+        if attempt and has_place(self.job, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, "")):
+            self.attempts[slot] = max(attempt, self.attempts.get(slot, 0))
+
+    @property
+    def left(self) -> set[str]:
+        """Uids of what it was not given, for a while."""
+        rest = ((key, one) for key, one in self.steps.items() if one.step == ADOPT)
+        return {key.removeprefix(f"{ADOPT}/") for key, one in rest if one.rests_until_us}
 
     def refused(self, type: str, at_us: int) -> int:
         """A pod of a type was refused: until when the type rests. Several of one look are one refusal."""
@@ -166,11 +184,23 @@ def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] 
     if isinstance(decision, DeleteReplica):
         step = Step(DELETE, name, decision.type, at_us, decision=id)
         return f"{DELETE}/{decision.target.uid}", step
+    if isinstance(decision, AdoptReplica | ReleaseReplica):
+        what = ADOPT if isinstance(decision, AdoptReplica) else RELEASE
+        return f"{what}/{decision.target.uid}", Step(what, name, "", at_us, decision=id)
     if isinstance(decision, ReportJob):
         return REPORT, _reported(decision, before.get(REPORT))
     if isinstance(decision, DeleteJob):
         return DELETE_JOB, Step(DELETE_JOB, "", "", at_us, decision=id)
     return None
+
+
+def job_uid(decision: Decision) -> str:
+    """The job whose step a decision is."""
+    if isinstance(decision, DeleteReplica):
+        return decision.job
+    if isinstance(decision, AdoptReplica | ReleaseReplica):
+        return decision.owner.uid
+    return decision.target.uid
 
 
 def slot_name(decision: CreateReplica) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.jobs_scene import Scene
+from tests.acceptance.jobs_scene import PODS, Scene
 from tests.cluster.api import eventually
-from tests.cluster.training import CRDS
+from tests.cluster.training import CRDS, path_of
 
 pytestmark = [
     pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(240),
@@ -119,3 +119,34 @@ def check_ends(scene, up):
     names = Counter(name for name, _ in scene.made)
     print(f"pods made: {sorted(names)}")
     assert set(names.values()) == {1}
+
+
+def test_a_job_that_is_made_again_takes_the_pods_that_its_user_kept(plane, up):
+    """`kubectl delete --cascade=orphan`: no pod is lost, none is made twice, and one that loses its labels is let go."""
+    scene, names = Scene(plane), [f"tf-worker-{index}-1" for index in range(3)]
+    scene.submits("tf", "TFJob", replicas={"Worker": (3, "ExitCode")})
+    scene.runs(*names)
+    before = {name: one["metadata"]["uid"] for name, one in scene.pods().items()}
+    plane.kubectl("delete", "tfjob", "tf", "--cascade=orphan")
+    eventually(lambda: not any(map(owner_of, scene.pods().values())), seconds=60)
+    scene.submits("tf", "TFJob", replicas={"Worker": (3, "ExitCode")})
+    uid = plane.api.request("GET", f"{path_of('TFJob')}/tf")["metadata"]["uid"]
+    eventually(lambda: {owner_of(one) for one in scene.pods().values()} == {uid}, seconds=60)
+    assert {name: one["metadata"]["uid"] for name, one in scene.pods().items()} == before
+
+    plane.kubectl("label", "pod", names[1], "training.kubeflow.org/job-name=mine", "--overwrite")
+
+    def found():
+        items = plane.api.request("GET", PODS)["items"]
+        return {one["metadata"]["name"]: owner_of(one) for one in items}
+
+    wanted = {names[0]: uid, names[1]: "", names[2]: uid, "tf-worker-1-2": uid}
+    eventually(lambda: found() == wanted, seconds=60)
+    why = up.asks("why", "job/tf", "-n", "default")
+    assert "adopt_replica" in why and "release_replica" in why, why
+
+
+def owner_of(pod):
+    """The uid of its controller; "" for none."""
+    owners = pod["metadata"].get("ownerReferences", ())
+    return next((one["uid"] for one in owners if one.get("controller")), "")

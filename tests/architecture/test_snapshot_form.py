@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "a0a8bd7a3440d99f",
+    "versions": "05b7b70462077ae6",
     "reactors": "2dfd0ef7a0dbb6a4",
     "admission": "299c335bc958cbcb",
 }

@@ -369,6 +369,10 @@ TAMPERING = {
     "an image of a pod": ("Pod", {"spec": {"containers": [
         {"name": "server", "image": "evil", "resources": {}}]}}, "nothing of a spec"),
     "a label": ("Pod", {"metadata": {"labels": {"app": "other"}}}, "labels, finalizers or owners"),
+    "an owner": ("Pod", {"metadata": {"ownerReferences": [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}]}}, "labels, finalizers or owners"),
+    "a job as the owner of what is not its": ("Pod", {"metadata": {"ownerReferences": [
+        {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "nb", "uid": "r", "controller": True}]}}, "no labels of it"),
     "a finalizer": ("Notebook", {"metadata": {"finalizers": ["a.b/c"]}}, "labels, finalizers or owners"),
     "another's annotation": ("Deployment", {"metadata": {"annotations": {"a": "b"}}}, "annotations of its own"),
     "how many pods a Job has": ("Job", {"spec": {"parallelism": 7}}, "nothing of a spec"),

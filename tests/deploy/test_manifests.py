@@ -82,7 +82,9 @@ def test_the_queue_may_patch_what_waits_and_nothing_else():
 def test_running_jobs_needs_their_pods_and_services_their_status_and_their_end():
     """And nothing of it comes with the folder of the other roles: who makes pods can run anything."""
     jobs = {resource_of(kind.path) for kind in GOVERNED if kind.kind in KINDS}
-    wanted = {(one, verb) for one in ("pods", "services") for verb in ("get", "create", "delete")}
+    wanted = {
+        (one, verb) for one in ("pods", "services") for verb in ("get", "create", "patch", "delete")
+    }
     wanted |= {(one, verb) for one in jobs for verb in ("get", "delete")}
     wanted |= {(f"{one}/status", "patch") for one in jobs}
     wanted |= {("events.events.k8s.io", "create")}

@@ -15,14 +15,15 @@ import msgspec
 
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import ObservationError
-from bus.events.decisions import ReportJob
+from bus.events.decisions import ReportJob, Target
+from bus.events.pods import Owner
 from bus.events.workloads import Condition, ReplicaCounts
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.records import Metadata
 from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
-from reactors.jobs.shape import ROLE, Job, Slot, Status
+from reactors.jobs.shape import JOB, ROLE, Job, Slot, Status
 from reactors.jobs.steps import us
 
 Json = dict[str, Any]
@@ -149,6 +150,49 @@ def service(found: Mapping[str, Any], job: Job, slot: Slot, decision: str) -> Js
         },
         "spec": {"clusterIP": "None", "selector": labels, "ports": _ports(found, job, slot)},
     }
+
+
+def claimed_path(target: Target) -> str:
+    """Where an API server serves the pod or service."""
+    part = "pods" if target.kind == "Pod" else "services"
+    return f"/api/v1/namespaces/{target.namespace}/{part}/{target.name}"
+
+
+def adopted(
+    found: Mapping[str, Any], job: Mapping[str, Any], owner: Owner
+) -> tuple[list[Json] | None, str]:
+    """The owners of an object with the job as its controller; None where it shall not be written, and why not, "" = it is so."""
+    metadata = found["metadata"]
+    owners: list[Json] = [*(metadata.get("ownerReferences") or ())]
+    controller = next((one["uid"] for one in owners if one.get("controller")), "")
+    if controller:
+        return None, "" if controller == owner.uid else "somebody else controls it"
+    told = job_in(owner.kind, job)
+    if told.is_deleting or told.status.is_finished or told.spec.suspend:
+        return None, "the job takes nothing any more"
+    if metadata.get("deletionTimestamp"):
+        return None, "it is being deleted"
+    if (metadata.get("labels") or {}).get(JOB) != owner.name:
+        return None, "it has not the labels of the job"
+    return [*owners, _owner(job, told)], ""
+
+
+def released(found: Mapping[str, Any], owner: Owner) -> tuple[list[Json] | None, str]:
+    """The owners of an object without the job; None where it shall not be written, and why not, "" = it is so."""
+    metadata = found["metadata"]
+    owners: list[Json] = [*(metadata.get("ownerReferences") or ())]
+    others = [one for one in owners if one.get("uid") != owner.uid]
+    if len(others) == len(owners):
+        return None, ""
+    if (metadata.get("labels") or {}).get(JOB) == owner.name:
+        return None, "it has the labels of the job"
+    return others, ""
+
+
+def owned(found: Mapping[str, Any], owners: list[Json]) -> Json:
+    """JSON merge patch of an object's owners, on the condition of the version that was read."""
+    identity = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
+    return {"metadata": {**identity, "ownerReferences": owners}}
 
 
 def status(found: Mapping[str, Any], decision: ReportJob) -> Json:

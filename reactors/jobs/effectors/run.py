@@ -4,6 +4,8 @@
   object belongs to the job by its uid, and to the slot by its labels, and refused where it does not. One that is being deleted is
   waited for.
 - *Delete*: on the condition of the uid. The pod's service goes first where the pod is not made again.
+- *Adopt* and *release*: one merge patch of the owners, on the condition of the version that was read; adopted is what nobody
+  controls, after the job itself was read anew.
 - *Status*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended. Then the
   Events of the conditions that changed (:mod:`reactors.jobs.effectors.notices`): one that is not taken is left out, and logged.
 
@@ -28,9 +30,11 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.events.decisions import (
+    AdoptReplica,
     CreateReplica,
     Decision,
     DeleteReplica,
+    ReleaseReplica,
     ReportJob,
     Result,
 )
@@ -98,6 +102,8 @@ class JobEffector:
                 return await self._create(decision)
             if isinstance(decision, DeleteReplica):
                 return await self._delete(decision)
+            if isinstance(decision, AdoptReplica | ReleaseReplica):
+                return await self._claim(decision)
             if isinstance(decision, ReportJob):
                 return await self._report(decision)
             return await self._end(decision)
@@ -179,6 +185,36 @@ class JobEffector:
                 await self._cluster.delete(path, uid=there["metadata"]["uid"])
         except (NotFoundError, ConflictError):
             return
+
+    async def _claim(self, decision: AdoptReplica | ReleaseReplica) -> Outcome:
+        """Write the owners of an object, on the condition of the version that was read."""
+        target, owner = decision.target, decision.owner
+        job_path = bodies.job_path(owner.kind, target.namespace, owner.name)
+        path = bodies.claimed_path(target)
+        for last in range(ATTEMPTS):
+            # Whose pods were taken must be told from one that has its name by now: read anew, and compared by uid.
+            job = await self._cluster.get(job_path) if isinstance(decision, AdoptReplica) else None
+            found = await self._cluster.get(path)
+            if found["metadata"]["uid"] != target.uid:
+                return NAMESAKE
+            if job is None:
+                owners, why = bodies.released(found, owner)
+            elif job["metadata"]["uid"] != owner.uid:
+                return "stale", "another job has this name"
+            else:
+                owners, why = bodies.adopted(found, job, owner)
+            if owners is None:
+                return ("stale", why) if why else DONE
+            crashpoint("job.before_claim")
+            try:
+                await self._cluster.merge(path, bodies.owned(found, owners))
+            except ConflictError:
+                if last == ATTEMPTS - 1:
+                    raise
+                continue
+            break
+        crashpoint("job.after_claim")
+        return DONE
 
     async def _report(self, decision: ReportJob) -> Outcome:
         for last in range(ATTEMPTS):

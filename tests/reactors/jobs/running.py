@@ -8,7 +8,14 @@ import msgspec
 
 from bus import crashpoints
 from bus.errors import ConflictError, NotFoundError
-from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
+from bus.events.decisions import (
+    AdoptReplica,
+    CreateReplica,
+    DeleteJob,
+    DeleteReplica,
+    ReleaseReplica,
+    ReportJob,
+)
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources.catalogue import PODS, SERVICES, WORKLOADS
@@ -79,13 +86,18 @@ class ApiServer:
         return body
 
     async def merge(self, path, body):
+        part = "status" if path.endswith("/status") else "owners"
         path = path.removesuffix("/status")
         found = await self.get(path)
-        if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+        if any(
+            found["metadata"][name] != body["metadata"][name] for name in ("uid", "resourceVersion")
+        ):
             raise ConflictError(reason="Conflict", message=path)
-        self.writes["status"] += 1
-        status = found.get("status", {}) | body["status"]
-        self.put(path, found | {"status": status})
+        self.writes[part] += 1
+        if part == "owners":
+            self.put(path, found | {"metadata": found["metadata"] | body["metadata"]})
+            return
+        self.put(path, found | {"status": found.get("status", {}) | body["status"]})
 
     async def delete(self, path, *, uid):
         found = await self.get(path)
@@ -125,7 +137,7 @@ class Running(Scenario):
     def __init__(self, ends=None, **kinds):
         self.api = ApiServer(lambda: self.at())
         effector = JobEffector(self.api)
-        verbs = (CreateReplica, DeleteReplica, ReportJob, DeleteJob)
+        verbs = (CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob)
         super().__init__(reactor, {verb.wire_type: effector for verb in verbs})
         self.ends, self.is_over = ends or {}, False
         self.kinds = kinds
@@ -184,10 +196,12 @@ class Running(Scenario):
         await self.say(*objects_listed("Service", uids, next(self.api._versions), self.at()))
 
     def live(self):
-        """Pods by slot that have not ended."""
+        """Pods of jobs by slot that have not ended."""
         found = Counter()
         for one in self.api.of("pods").values():
-            if one.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            is_over = one.get("status", {}).get("phase") in ("Succeeded", "Failed")
+            owners = one["metadata"].get("ownerReferences", ())
+            if not is_over and any(owner["kind"] in SPECS for owner in owners):
                 labels = one["metadata"]["labels"]
                 found[labels[TYPE], labels[INDEX]] += 1
         return found

@@ -11,7 +11,11 @@ from reactors.jobs.shape import INDEX, JOB, TYPE
 from tests.factories import CLUSTER
 from tests.reactors.jobs.running import CORE, GROUP, Running, job, killed
 
-LABELS = [one for one in crashpoints.LABELS if one.startswith(("decision.", "effect.", "job."))]
+LABELS = [
+    one
+    for one in crashpoints.LABELS
+    if one.startswith(("decision.", "effect.", "job.")) and not one.endswith("_claim")
+]
 
 
 async def begun(body=None, ends=None, **policy):
