@@ -142,7 +142,7 @@ def test_a_job_that_is_made_again_takes_the_pods_that_its_user_kept(plane, up):
 
     wanted = {names[0]: uid, names[1]: "", names[2]: uid, "tf-worker-1-2": uid}
     eventually(lambda: found() == wanted, seconds=60)
-    why = up.asks("why", "job/tf", "-n", "default")
+    why = up.asks("why", "default/tf")
     assert "adopt_replica" in why and "release_replica" in why, why
 
 

@@ -11,12 +11,14 @@ from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.events.decisions import (
+    AdoptReplica,
     CreateReplica,
     Decision,
     DeleteJob,
     EffectSettled,
     Evict,
     NoticeSettled,
+    ReleaseReplica,
     ReportJob,
     RestoreAsked,
 )
@@ -96,6 +98,11 @@ def _is_meant(decision: Decision, name: str) -> bool:
         # Also of the pod that gets the room.
         kind, _, asker = decision.beneficiary.partition(" ")
         if name in (asker, f"{kind}/{asker}"):
+            return True
+    if isinstance(decision, AdoptReplica | ReleaseReplica):
+        # Also of the job.
+        owner = f"{target.namespace}/{decision.owner.name}"
+        if name in (decision.owner.uid, owner, f"{decision.owner.kind}/{owner}"):
             return True
     return name in (decision.id, decision.key, target.uid, path, f"{target.kind}/{path}")
 
