@@ -1,7 +1,7 @@
-"""Keeps the archive in a folder elsewhere, and makes a ledger of it again, as of its end or of any event before.
+"""Keeps the archive in a folder or bucket elsewhere, and makes a ledger of it again, as of its end or of any event before.
 
 A backup is the archive's rows, byte for byte, in files of so many events, and a manifest that names each with its SHA-256 and the
-chain's value at its end. The next backup into the same folder adds the events that came since. Rows are not kept: they follow from
+chain's value at its end. The next backup into the same place adds the events that came since. Rows are not kept: they follow from
 the archive, and are folded again. A manifest is written last and in one step, when all that it names is on disk, so a backup that
 was broken off, by a power cut too, is the one before it; a restore that was broken off goes on.
 
@@ -13,14 +13,9 @@ Source: ``docs/operating.md``; docs/reliability.md.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import sqlalchemy as sa
@@ -29,6 +24,7 @@ from bus import private_files
 from bus.envelope import GENESIS, Event, chain
 from bus.errors import DamagedSegmentError, LedgerError
 from deploy.commands.backup_heads import SEQUENCE, Warned, accepted_heads, all_heads, keep_heads
+from deploy.commands.backup_places import Place
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import held_ledger, reading
 from deploy.settings.shape import Settings
@@ -49,9 +45,6 @@ KEY = "signing.key"
 FILE_EVENTS = 50_000
 FILE_BYTES = 64 * 2**20
 BATCH = 5_000
-#: What a killed backup leaves: files that were not renamed yet (``private_files.draft``).
-_DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
-
 Progress = Callable[[int, int], None]
 
 
@@ -102,55 +95,60 @@ class Restored(msgspec.Struct):
     heads: int
 
 
-def backup(settings: Settings, folder: Path, *, with_key: bool, told: Progress, warned: Warned) -> Kept:  # fmt: skip
-    """Add to ``folder`` what it lacks of the archive, also while the ledger is written.
+def backup(settings: Settings, place: Place, *, with_key: bool, told: Progress, warned: Warned) -> Kept:  # fmt: skip
+    """Add to ``place`` what it lacks of the archive, also while the ledger is written.
 
-    ``warned`` is told in words what could not be read of the heads. Raises AbsentLedgerError, SettingsError where the folder holds
+    ``warned`` is told in words what could not be read of the heads. Raises AbsentLedgerError, SettingsError where it holds
     another history or cannot be written, or there is no key, and LedgerError where the archive or the backup's heads are damaged.
     """
-    key = _read_key(settings) if with_key else None
-    private_files.own_folder(folder)
-    with _held(folder), reading(settings) as connection:
-        found = read_manifest(folder) if (folder / MANIFEST).exists() else Manifest()
+    if with_key and not place.is_secret:
+        raise SettingsError(
+            f"{place.named()}: --with-key: the store is asked without TLS, and whoever is on the way could read the key"
+        )
+    key, folder = _read_key(settings) if with_key else None, place.folder
+    with place.held(), reading(settings) as connection:
+        found = read_manifest(place) if place.has(MANIFEST) else Manifest()
         newest = live_checkpoint(connection)
         begun = found.sequence
-        _check_history(connection, found, newest.sequence, folder)
+        _check_history(connection, found, newest.sequence, place)
+        place.has(HEADS)
         content = all_heads(settings, connection, folder / HEADS, warned)
         found = msgspec.structs.replace(
             found, stream=newest.stream, stream_created_us=newest.stream_created_us,
             incarnation=newest.incarnation,
         )  # fmt: skip
         for part in _cut(archived(connection, begun + 1, newest.sequence, BATCH)):
-            found = msgspec.structs.replace(
-                found, parts=(*found.parts, _write(folder, found, part))
-            )
+            found = msgspec.structs.replace(found, parts=(*found.parts, _write(place, found, part)))
             told(part[-1].sequence, newest.sequence)
         if (found.sequence, found.chain) != (newest.sequence, newest.chain):
             raise LedgerError("the archive is not what its chain says: see `bursar verify`")
         if content:
             private_files.replace(folder / HEADS, content)
+            place.kept(HEADS)
         if key is not None:
             private_files.replace(folder / KEY, key)
+            place.kept(KEY)
         # The names of the files that the manifest names must be on disk before it is.
         private_files.sync(folder)
         private_files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(found)))
         private_files.sync(folder)
-    size = sum((folder / one.name).stat().st_size for one in found.parts)
+        place.kept(MANIFEST)
+    size = sum(place.size(one.name) for one in found.parts)
     return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
 
 
-def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress, warned: Warned) -> Restored:  # fmt: skip
+def restore(settings: Settings, place: Place, at: int | None, *, told: Progress, warned: Warned) -> Restored:  # fmt: skip
     """Make the ledger of the settings from a backup, up to the event ``at``, by default the last. Goes on where it was broken off.
 
     ``warned`` is told in words which heads are left out. Raises SettingsError where a file of the backup is missing or damaged, or
     where the ledger holds anything else, and LedgerError where the backup's heads or its key are damaged.
     """
-    found = read_manifest(folder)
+    found, folder = read_manifest(place), place.folder
     until = found.sequence if at is None else at
     if not 1 <= until <= found.sequence:
         raise SettingsError(f"--at: the backup has the events 1 to {found.sequence:,}")
-    key = Signer(folder / KEY).public_key if (folder / KEY).is_file() else b""
-    read = read_heads(folder / HEADS) if (folder / HEADS).is_file() else ()
+    key = Signer(folder / KEY).public_key if place.has(KEY) else b""
+    read = read_heads(folder / HEADS) if place.has(HEADS) else ()
     candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=SEQUENCE)
     with held_ledger(settings, "restore") as (store, _):
         begun = store.checkpoint(MODEL.version)
@@ -158,7 +156,7 @@ def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress,
             begun = Checkpoint(MODEL.version, found.stream, found.stream_created_us, found.incarnation)  # fmt: skip
         witnessed = [one.sequence for one in candidates]
         with seldom_collecting():
-            ended, chains = _fold(store, begun, found, folder, until, witnessed, told)
+            ended, chains = _fold(store, begun, found, place, until, witnessed, told)
         accepted = accepted_heads(candidates, chains, key, warned)
         keep_heads(settings, store, accepted)
     if key and not settings.signing_key.exists():
@@ -166,14 +164,16 @@ def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress,
     return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted))
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(place: Place) -> Manifest:
     """What a backup holds. Raises SettingsError."""
-    path = folder / MANIFEST
+    path = place.named(MANIFEST)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        place.has(MANIFEST)
+        found = msgspec.json.decode((place.folder / MANIFEST).read_bytes(), type=Manifest)
         expected = [1, *(one.last + 1 for one in found.parts)]
         is_right = found.format == 1 and all(
-            one.first == first and one.last >= first and one.name == _name(first) and len(bytes.fromhex(one.chain)) == len(GENESIS)
+            one.first == first and one.last >= first and one.name in (_name(first), _name(first, one.sha256))
+            and len(bytes.fromhex(one.chain)) == len(GENESIS)
             for one, first in zip(found.parts, expected, strict=False)
         )  # fmt: skip
     except OSError as error:
@@ -185,13 +185,13 @@ def read_manifest(folder: Path) -> Manifest:
     return found
 
 
-def _check_history(connection: sa.Connection, found: Manifest, newest: int, folder: Path) -> None:
+def _check_history(connection: sa.Connection, found: Manifest, newest: int, place: Place) -> None:
     if not found.sequence:
         return
     there = chain_at(selecting(connection), found.sequence)
     if found.sequence > newest or there != found.chain:
         raise SettingsError(
-            f"{folder} holds a backup of another history, {found.sequence:,} events of it: name another folder"
+            f"{place.named()} holds a backup of another history, {found.sequence:,} events of it: name another place"
         )
 
 
@@ -217,24 +217,25 @@ def _cut(batches: Iterable[list[Event]]) -> Iterator[list[Event]]:
         yield part
 
 
-def _name(first: int) -> str:
-    return f"events-{first:012d}.zst"
+def _name(first: int, sha256: str = "") -> str:
+    return f"events-{first:012d}{sha256 and '-'}{sha256[:16]}.zst"
 
 
-def _write(folder: Path, found: Manifest, part: list[Event]) -> Part:
+def _write(place: Place, found: Manifest, part: list[Event]) -> Part:
     if (part[0].sequence, part[-1].sequence) != (found.sequence + 1, found.sequence + len(part)):
         raise LedgerError("the archive has a gap: see `bursar verify`")
-    path = folder / _name(part[0].sequence)
     packed = pack(part)
-    private_files.replace(path, packed)
+    sha256 = hashlib.sha256(packed).hexdigest()
+    name = _name(part[0].sequence, sha256 if place.is_shared else "")
+    private_files.replace(place.folder / name, packed)
+    place.kept(name)
+    place.done(name)
     last = chain(found.chain, part)[-1]
-    return Part(
-        path.name, part[0].sequence, part[-1].sequence, hashlib.sha256(packed).hexdigest(), last.hex()
-    )  # fmt: skip
+    return Part(name, part[0].sequence, part[-1].sequence, sha256, last.hex())
 
 
 def _fold(
-    store: Store, checkpoint: Checkpoint, found: Manifest, folder: Path, until: int, witnessed: list[int],
+    store: Store, checkpoint: Checkpoint, found: Manifest, place: Place, until: int, witnessed: list[int],
     told: Progress,
 ) -> tuple[Checkpoint, dict[int, bytes]]:  # fmt: skip
     """Fold the events after ``checkpoint``, up to ``until``; what is there already must be their beginning.
@@ -248,10 +249,10 @@ def _fold(
     for one in found.parts:
         if one.first > until:
             break
-        part = _read(folder, one)
+        part = _read(place, one)
         links = chain(link, part)
         if links[-1].hex() != one.chain:
-            raise SettingsError(f"{folder / one.name}: not what the backup's chain says")
+            raise SettingsError(f"{place.named(one.name)}: not what the backup's chain says")
         link = links[-1]
         begin, end = bisect_left(witnessed, one.first), bisect_right(witnessed, one.last)
         chains |= {sequence: links[sequence - one.first] for sequence in witnessed[begin:end]}
@@ -273,10 +274,12 @@ def _fold(
     return checkpoint, chains
 
 
-def _read(folder: Path, part: Part) -> list[Event]:
-    path = folder / part.name
+def _read(place: Place, part: Part) -> list[Event]:
+    path = place.named(part.name)
     try:
-        packed = path.read_bytes()
+        place.has(part.name)
+        packed = (place.folder / part.name).read_bytes()
+        place.done(part.name)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from None
     if hashlib.sha256(packed).hexdigest() != part.sha256:
@@ -288,18 +291,3 @@ def _read(folder: Path, part: Part) -> list[Event]:
     if [event.sequence for event in found] != list(range(part.first, part.last + 1)):
         raise SettingsError(f"{path}: not the events {part.first:,} to {part.last:,}")
     return found
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Hold the folder for one backup, without what a killed one left. Raises SettingsError where another one writes it."""
-    descriptor = private_files.descriptor(folder / "lock")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for left in [one for one in folder.iterdir() if _DRAFT.fullmatch(one.name)]:
-            left.unlink()
-        yield
-    except BlockingIOError:
-        raise SettingsError(f"{folder}: another backup writes it at this moment") from None
-    finally:
-        os.close(descriptor)

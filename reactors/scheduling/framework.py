@@ -228,7 +228,7 @@ class Framework(Filtering):
         if allowed is not None and (left_out := self.left_out(cycle)) is not None:
             first = self._codes.coded(np.zeros_like(first), left_out[0], [left_out[1]])
             first = np.where(first > 0, first, kept.first)
-        rows = np.flatnonzero(first == 0)
+        rows = (first == 0).nonzero()[0]
         for plugin in self.filters:
             if rows.size and not plugin.is_local and plugin.name not in skipped:
                 refused = plugin.filter(cycle, rows)
@@ -255,7 +255,7 @@ class Framework(Filtering):
         totals = np.zeros(rows.size, np.int64)
         for found in scores.values():
             totals += found
-        best = np.flatnonzero(totals == totals.max())
+        best = (totals == totals.max()).nonzero()[0]
         at = 0 if self.profile.takes_first else seed(cycle.pod.uid, sequence) % best.size
         row = rows[best[at]]
         return Choice(int(row), rows, totals, scores, "", counts)

@@ -27,6 +27,7 @@ ADAPTERS = {
     "aiohttp": ("bus.kube.client",),
     "alembic": ("migrations",),
     "uvicorn": (),
+    "minio": ("deploy.commands.backup_places",),
 }
 
 

@@ -50,6 +50,9 @@ TOOLS = (
     Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 )
 
+GATEWAY = Tool("versitygw", "s3", "github.com/versity/versitygw/cmd/versitygw")
+"""An S3-compatible store over a folder, for backups; no part of the control plane."""
+
 STAGES = (
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -87,10 +90,12 @@ def _linker_flags() -> str:
     )
 
 
-def cache_folder() -> Path:
-    """Where this checkout's binaries are or will be; computed without Go, which may be absent."""
+def cache_folder(*modules: str) -> Path:
+    """Where this checkout's binaries are or will be, the control plane's or those of ``modules``; computed without Go, which may
+    be absent.
+    """
     digest = hashlib.sha256()
-    for module in ("kubernetes", "kwok"):
+    for module in modules or ("kubernetes", "kwok"):
         for name in ("go.mod", "go.sum"):
             digest.update((HERE / module / name).read_bytes())
     digest.update(f"{_linker_flags()} {platform.system()}/{platform.machine()}".encode())
@@ -104,6 +109,11 @@ def binary(name: str) -> Path:
     if assets and (Path(assets) / name).is_file():
         return Path(assets) / name
     return cache_folder() / name
+
+
+def gateway() -> Path:
+    """The path of the S3-compatible store, whether or not it exists yet."""
+    return cache_folder(GATEWAY.module) / GATEWAY.name
 
 
 def stage(name: str) -> Path:
@@ -124,7 +134,7 @@ def missing() -> str:
 
 
 def build(*, quiet: bool = False) -> Path:
-    """The folder with all binaries and stages, after building those that are missing.
+    """The folder with all binaries and stages, after building those that are missing; the store is built, too.
 
     Two calls at once do the work once: the second waits for the lock and finds everything there.
     Raises BuildError when Go is absent or refuses.
@@ -137,6 +147,7 @@ def build(*, quiet: bool = False) -> Path:
     folder = cache_folder()
     if not missing():
         say(f"control plane: all there in {folder}")
+        _build_gateway(say)
         return folder
     if shutil.which("go") is None:
         raise BuildError(missing())
@@ -151,7 +162,18 @@ def build(*, quiet: bool = False) -> Path:
             _build_one(tool, folder, f"[{number}/{len(wanted)}]", say)
         _copy_stages(folder / "stages")
         say(f"control plane: built in {time.monotonic() - began:.0f} s")
+    _build_gateway(say)
     return folder
+
+
+def _build_gateway(say: Say) -> None:
+    if gateway().is_file() or shutil.which("go") is None:
+        return
+    folder = gateway().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock", say):
+        if not gateway().is_file():
+            _build_one(GATEWAY, folder, "[1/1]", say)
 
 
 @contextlib.contextmanager

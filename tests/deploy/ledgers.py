@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 
 from deploy.cli.program.program import run_command
+from projections.catalogue import MODEL
+from projections.engine.dump import digest
+from projections.engine.segments.reading import with_links
+from projections.engine.store import Store, engine
 from tests import factories as said
 from tests.projections.engine.archives import fill, ledger
 
@@ -25,6 +29,15 @@ def make_ledger(folder: Path, events=EVENTS) -> Path:
     fill(store, numbered, batch=len(numbered))
     store.close()
     return folder
+
+
+def rows_of(data: Path):
+    """The digest of a ledger's rows, and all its events with the chain."""
+    store = Store(engine(f"sqlite:///{data / 'ledger.db'}", read_only=True))
+    try:
+        return digest(MODEL, store), with_links(store.select, 1, 10**6)
+    finally:
+        store.close()
 
 
 def bursar(*arguments) -> int:

@@ -13,14 +13,12 @@ import sqlalchemy as sa
 
 from deploy.cli.program.exits import Exit
 from deploy.commands import backup as backups
-from projections.catalogue import MODEL
-from projections.engine.dump import digest
+from deploy.commands.backup_places import FolderPlace
 from projections.engine.heads import Head, Signer, append, read_heads
 from projections.engine.segments import form
-from projections.engine.segments.reading import with_links
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, heads
-from tests.deploy.ledgers import bursar, make_ledger, process
+from tests.deploy.ledgers import bursar, make_ledger, process, rows_of
 from tests.projections.engine.archives import fill
 from tests.recording import recorded
 
@@ -33,14 +31,6 @@ def small_files(monkeypatch):
 
 def ledger_of(folder, count):
     return make_ledger(_made(folder), recorded()[:count])
-
-
-def rows(data):
-    store = Store(engine(f"sqlite:///{data / 'ledger.db'}", read_only=True))
-    try:
-        return digest(MODEL, store), with_links(store.select, 1, 10**6)
-    finally:
-        store.close()
 
 
 def test_a_backup_again_adds_what_came_since_and_a_restore_is_equal_to_the_last_row(
@@ -59,7 +49,7 @@ def test_a_backup_again_adds_what_came_since_and_a_restore_is_equal_to_the_last_
     assert (said["added"], said["events"], said["files"]) == (400, 1_100, 5)
     assert files.items() <= {one.name: one.read_bytes() for one in kept.glob("*.zst")}.items()
     assert bursar("restore", kept, "--data", tmp_path / "again") == 0
-    assert rows(data) == rows(tmp_path / "again")
+    assert rows_of(data) == rows_of(tmp_path / "again")
 
 
 def test_a_restore_to_an_event_is_the_ledger_as_it_was_then(tmp_path):
@@ -67,7 +57,7 @@ def test_a_restore_to_an_event_is_the_ledger_as_it_was_then(tmp_path):
     assert bursar("backup", kept, "--data", data) == 0
     assert bursar("restore", kept, "--data", tmp_path / "then", "--at", 650) == 0
 
-    assert rows(ledger_of(tmp_path / "ended", 650)) == rows(tmp_path / "then")
+    assert rows_of(ledger_of(tmp_path / "ended", 650)) == rows_of(tmp_path / "then")
     assert bursar("restore", kept, "--data", tmp_path / "beyond", "--at", 901) == Exit.USAGE
 
 
@@ -90,7 +80,7 @@ def test_what_was_broken_off_goes_on(tmp_path, monkeypatch, capsys):
     assert bursar("restore", kept, "--data", again, "-o", "json") == 0
     said = json.loads(capsys.readouterr()[0])
 
-    assert said["folded"] == 400 and rows(data) == rows(again)
+    assert said["folded"] == 400 and rows_of(data) == rows_of(again)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -148,7 +138,7 @@ def test_another_history_is_neither_added_nor_written_over(tmp_path, capsys):
 
 def test_two_backups_at_once(tmp_path, capsys):
     data, kept = ledger_of(tmp_path / "data", 300), _made(tmp_path / "kept")
-    with backups._held(kept):
+    with FolderPlace(kept).held():
         assert bursar("backup", kept, "--data", data) == Exit.USAGE
 
     assert "another backup" in capsys.readouterr()[1]
@@ -179,10 +169,10 @@ def test_a_backup_ends_while_the_ledger_is_still_written(tmp_path, monkeypatch):
     writer.join()
     store.close()
 
-    assert (code, was_writing, backups.read_manifest(kept).sequence) == (0, True, 300)
+    assert (code, was_writing, backups.read_manifest(FolderPlace(kept)).sequence) == (0, True, 300)
     assert bursar("backup", kept, "--data", data) == 0
     assert bursar("restore", kept, "--data", tmp_path / "again") == 0
-    assert rows(data) == rows(tmp_path / "again")
+    assert rows_of(data) == rows_of(tmp_path / "again")
 
 
 def test_a_second_backup_that_was_broken_off_is_the_first_one(tmp_path, monkeypatch):
@@ -202,10 +192,10 @@ def test_a_second_backup_that_was_broken_off_is_the_first_one(tmp_path, monkeypa
         patched.setattr(backups, "_write", dies)
         assert bursar("backup", kept, "--data", data) != 0
     assert bursar("restore", kept, "--data", tmp_path / "first") == 0
-    assert rows(tmp_path / "first") == rows(ledger_of(tmp_path / "ended", 400))
+    assert rows_of(tmp_path / "first") == rows_of(ledger_of(tmp_path / "ended", 400))
     assert bursar("backup", kept, "--data", data) == 0
     assert bursar("restore", kept, "--data", tmp_path / "again") == 0
-    assert rows(data) == rows(tmp_path / "again")
+    assert rows_of(data) == rows_of(tmp_path / "again")
 
 
 def test_what_a_manifest_names_is_on_disk_before_it_and_so_are_the_names(tmp_path, monkeypatch):
@@ -314,12 +304,15 @@ def test_files_are_cut_by_the_bytes_of_their_events_too(tmp_path, monkeypatch):
     data, kept = ledger_of(tmp_path / "data", 250), tmp_path / "kept"
     monkeypatch.setattr(backups, "FILE_BYTES", 9_000)
     assert bursar("backup", kept, "--data", data) == 0
-    found = [backups._read(kept, part) for part in backups.read_manifest(kept).parts]
+    found = [
+        backups._read(FolderPlace(kept), part)
+        for part in backups.read_manifest(FolderPlace(kept)).parts
+    ]
 
     assert len(found) > 3
     assert all(sum(len(event.body) for event in part) <= 9_000 or len(part) == 1 for part in found)
     assert bursar("restore", kept, "--data", tmp_path / "again") == 0
-    assert rows(data) == rows(tmp_path / "again")
+    assert rows_of(data) == rows_of(tmp_path / "again")
 
 
 @pytest.mark.parametrize("lost", [1, 150, 450, 600])

@@ -1,8 +1,7 @@
-"""``bursar backup`` and ``bursar restore``: the history in a folder elsewhere, and a ledger made of it again."""
+"""``bursar backup`` and ``bursar restore``: the history in a folder or bucket elsewhere, and a ledger made of it again."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,6 +13,8 @@ from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say, write
 from deploy.hints import hint
 
+_WHERE = "The folder of the backup, or where it is in an S3-compatible store."
+
 
 def register(app: typer.Typer) -> None:
     """Add both commands to the program."""
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def backup(
     asked: CommandContext,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the backup.")],
+    where: Annotated[str, typer.Argument(metavar="DIR|s3://BUCKET/PREFIX", help=_WHERE)],
     with_key: Annotated[
         bool,
         typer.Option(
@@ -32,19 +33,22 @@ def backup(
         ),
     ] = False,
 ) -> None:
-    """Keep the whole history in a folder elsewhere, also while `bursar up` runs. Again: what came since is added.
+    """Keep the whole history elsewhere, also while `bursar up` runs. Again: what came since is added.
 
-    Rows are not in it, as they follow from the history. A backup that is broken off is the one before it.
+    Rows are not in it, as they follow from the history. A backup that is broken off is the one before it. A bucket is reached
+    as the AWS tools reach it (AWS_PROFILE, AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and so on; `pip install 'bursar[s3]'`).
 
     \b
     bursar backup /mnt/elsewhere/bursar
+    bursar backup s3://backups/bursar
     """
     from deploy.commands import backup as backups
+    from deploy.commands.backup_places import place_of
 
     warnings: list[str] = []
-    with bar("writing") as told:
+    with place_of(where) as place, bar("writing") as told:
         found = backups.backup(
-            asked.settings, folder, with_key=with_key, told=told, warned=warnings.append
+            asked.settings, place, with_key=with_key, told=told, warned=warnings.append
         )
     for line in warnings:
         say(line)
@@ -53,7 +57,7 @@ def backup(
 
 def restore(
     asked: CommandContext,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the backup.")],
+    where: Annotated[str, typer.Argument(metavar="DIR|s3://BUCKET/PREFIX", help=_WHERE)],
     at: Annotated[
         int | None, typer.Option("--at", metavar="EVENT", min=1, help="The last event to restore.")
     ] = None,
@@ -65,13 +69,14 @@ def restore(
 
     \b
     bursar restore /mnt/elsewhere/bursar --data /var/lib/bursar
-    bursar restore /mnt/elsewhere/bursar --data ./yesterday --at 9000
+    bursar restore s3://backups/bursar --data ./yesterday --at 9000
     """
     from deploy.commands import backup as backups
+    from deploy.commands.backup_places import place_of
 
     warnings: list[str] = []
-    with bar("folding") as told:
-        found = backups.restore(asked.settings, folder, at, told=told, warned=warnings.append)
+    with place_of(where) as place, bar("folding") as told:
+        found = backups.restore(asked.settings, place, at, told=told, warned=warnings.append)
     for line in warnings:
         say(line)
     write([msgspec.structs.asdict(found)], asked.output, title="Restore", one=True)

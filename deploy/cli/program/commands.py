@@ -305,7 +305,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
     ),
     "backup": Entry(
         "cli.history.backups",
-        "Keep the whole history in a folder elsewhere, also while `bursar up` runs.",
+        "Keep the whole history elsewhere, also while `bursar up` runs.",
     ),
     "restore": Entry(
         "cli.history.backups",

@@ -106,17 +106,24 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """How the resources would be filled with the pod, 0 to 100."""
         scorer = _SCORERS.get(self.strategy, self._by_shape)
-        total = weights = np.zeros(cycle.columns.pods[rows].size, np.int64)
+        is_ratio = self.strategy == "RequestedToCapacityRatio"
+        total = np.zeros(cycle.columns.pods[rows].size, np.int64)
+        weights: Ints | int = 0
         for one in self.resources:
             found = _filled(cycle, one.name, rows)
             if found is None:
                 continue
             requested, capacity = found
+            if not is_ratio and capacity.all():
+                # What is done below, without what nodes that lack it need: a score of few nodes is all overhead.
+                total = total + scorer(requested, capacity) * one.weight
+                weights = weights + one.weight
+                continue
             scores = np.where(capacity > 0, scorer(requested, np.maximum(capacity, 1)), 0)
-            counts = scores > 0 if self.strategy == "RequestedToCapacityRatio" else capacity > 0
+            counts = scores > 0 if is_ratio else capacity > 0
             total = total + scores * one.weight
             weights = weights + counts * one.weight
-        if self.strategy == "RequestedToCapacityRatio":
+        if is_ratio:
             # Half away from zero, in integers.
             return (2 * total + weights) // np.maximum(2 * weights, 1)
         return total // np.maximum(weights, 1)
