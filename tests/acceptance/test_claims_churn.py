@@ -1,7 +1,7 @@
 """A churn of pods by every kind of claim on a real API server, with kills of product and server, is in the ledger to the integer.
 
 The truth is kept apart from Bursar: a watch of the test's own, and :mod:`tests.acceptance.claims_truth`. `BURSAR_CHURN_PODS=2000`
-makes 2,000 pods, not 300: 1,496 claims and 16,163 writes, in two to three minutes.
+makes 2,000 pods, not 300: 1,496 claims and 16,163 writes, in two to three minutes. No claim of one pod had more than four events.
 """
 
 import http.client
@@ -33,6 +33,8 @@ pytestmark = [
 ]  # fmt: skip
 
 MANY = int(os.environ.get("BURSAR_CHURN_PODS", "300"))
+#: A claim for one pod is made, allocated, reserved, and gone.
+EVENTS_OF_A_LIFE = 4
 #: Of the product and of the API server in turn.
 KILLS = 4
 #: Running pods that are deleted while the product is dead.
@@ -259,7 +261,22 @@ def test_a_churn_by_every_kind_of_claim_is_booked_to_the_integer_through_kills(s
         print(one)
     assert odd == []
     assert conserved(site) == []
+    assert wordy(site, truth) == {}
     assert site.up.is_whole()
+
+
+def wordy(site, truth):
+    """Claims that were made for one pod and of whose life more than four events tell."""
+    c = events.c
+    about = sa.select(c.key, sa.func.count()).where(c.type.like("resourceclaim.%")).group_by(c.key)
+    told, made_for = dict(site.select(about)), "resource.kubernetes.io/pod-claim-name"
+    generated = {
+        uid for uid, one in truth.claims.items() if made_for in one.metadata.get("annotations", {})
+    }
+    lives = Counter(told[uid] for uid in generated)
+    print(f"events of a generated claim's life: {dict(lives)}")
+    assert generated
+    return {uid: told[uid] for uid in generated if told[uid] > EVENTS_OF_A_LIFE}
 
 
 def odd_reserved(site, truth, lost):
