@@ -39,7 +39,8 @@ CONNECT_SECONDS, ANSWER_SECONDS, FILE_SECONDS = 10.0, 60.0, 1800.0
 ATTEMPTS = 4
 #: Bytes that are written at a time.
 CHUNK = 2**20
-_DENIED = "the store denies it: the credentials may get and put objects below the prefix"
+#: Without the right to list, a store says this of what is not there.
+_DENIED = "the store denies it: the credentials need ListBucket, GetObject and PutObject"
 #: Codes of a store, and what they mean to its user.
 _WORDS = {
     "NoSuchBucket": "there is no such bucket",
