@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 #: A step may be done so long after it was decided.
 EXPIRES_US = 300 * SECOND_US
+#: Names of other pods that are passed over in a slot; whoever makes more than that waits until they are gone.
+MOST_NAMESAKES = 100
 #: Why a pod is deleted whose work is begun again in its slot.
 LOSING = frozenset({"failed_retryable", "suspended"})
 
@@ -92,10 +94,14 @@ def _is_news(tracked: TrackedJob, found: Pass) -> bool:
     return found.status.conditions != tracked.told.status.conditions
 
 
-def next_attempt(tracked: TrackedJob, slot: Slot) -> tuple[str, int]:
-    """The name of the next pod of a slot that Bursar makes, and which attempt it is."""
-    attempt = tracked.attempts.get(slot.name, 0) + 1
-    return f"{slot.name}-{attempt}", attempt
+def next_attempt(view: JobsState, tracked: TrackedJob, slot: Slot) -> tuple[str, int]:
+    """The name of the next pod of a slot that Bursar makes, and which attempt it is. Names that other pods have are passed over."""
+    first = tracked.attempts.get(slot.name, 0) + 1
+    for attempt in range(first, first + MOST_NAMESAKES):
+        name = f"{slot.name}-{attempt}"
+        if not view.state.named(Pod.kind, tracked.job.namespace, name):
+            break
+    return name, attempt
 
 
 def _steps(
@@ -115,7 +121,7 @@ def _steps(
         rest = tracked.rests.get(slot.type.lower())
         if rest is not None and now_us < rest.until_us:
             continue
-        name, attempt = next_attempt(tracked, slot) if is_on else (slot.name, 0)
+        name, attempt = next_attempt(view, tracked, slot) if is_on else (slot.name, 0)
         if f"{CREATE}/{name}" not in steps:
             yield ProposedDecision(
                 verb=CreateReplica, key=f"{job.uid}/{name}", target=target, reason="replica_missing",

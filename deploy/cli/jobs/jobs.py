@@ -279,7 +279,7 @@ def _next(view: JobsState, uid: str, slot: Slot) -> str:
     """The name of the pod that is made next in a slot."""
     from reactors.jobs.decide import next_attempt
 
-    return next_attempt(view.jobs[uid], slot)[0] if view.mode == "on" else slot.name
+    return next_attempt(view, view.jobs[uid], slot)[0] if view.mode == "on" else slot.name
 
 
 def _step(tracked: TrackedJob, key: str, step: str) -> str:

@@ -118,6 +118,17 @@ async def test_a_pod_with_the_name_of_an_attempt_that_cannot_be_taken_blocks_no_
     assert owners(found, "train-worker-0-2") == [uid(found)]
 
 
+async def test_the_name_of_a_pod_that_is_nobodys_is_passed_over():
+    body = pod("train-worker-0-1")
+    body["metadata"]["labels"] = {}
+    found = await world(body)
+    await found.submit(job())
+    await found.turns(5)
+
+    assert set(found.api.of("pods")) == {"train-worker-0-1", "train-worker-0-2", "train-worker-1-1"}
+    assert (owners(found, "train-worker-0-1"), found.conditions()) == ([], ["Created", "Running"])
+
+
 async def test_two_jobs_of_one_name_take_nothing():
     found = await world()
     await found.submit(job())

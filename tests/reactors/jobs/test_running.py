@@ -253,8 +253,9 @@ async def test_a_name_that_belongs_to_somebody_else_is_refused():
     world = Running()
     await world.begin()
     body = {"metadata": {"name": "train-worker-0-1", "namespace": "ns"}, "spec": {"containers": []}}
-    world.api.put(f"{CORE}/pods/train-worker-0-1", body)
     await world.submit(job())
+    # Made after the decision: nobody could know of it.
+    world.api.put(f"{CORE}/pods/train-worker-0-1", body)
     await world.work()
 
     assert ("refused", "the pod train-worker-0-1 belongs to somebody else") in world.outcomes()
