@@ -376,7 +376,7 @@ def _read_ports(path: Path) -> dict[str, list[str]] | None:
     """What the server wrote about its ports; None while the file is not there or half written."""
     try:
         told: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return told if told.get("nats") and told.get("monitoring") else None
 

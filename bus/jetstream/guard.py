@@ -213,7 +213,7 @@ def _varz(monitor_url: str) -> dict[str, Any] | None:
         connection.request("GET", parts.path.rstrip("/") + "/varz")
         answer = connection.getresponse().read(_MONITOR_BYTES)
         decoded = msgspec.json.decode(answer)
-    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+    except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeDecodeError):
         return None
     finally:
         connection.close()

@@ -301,7 +301,7 @@ class Publisher:
             )
         try:
             ack = _ack.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PublishUnknownError(reason="unreadable acknowledgement") from error
         if ack.error is None and ack.stream != self._stream.name:
             raise BusUnavailableError(reason="another stream took the event", stream=ack.stream)

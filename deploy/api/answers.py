@@ -107,7 +107,7 @@ class Answers:
             raise ConfinedError(reason="time", seconds=seconds) from None
         try:
             return msgspec.json.decode(b"".join(parts), type=Said)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             # It ended before it answered: by its limit of CPU or of memory.
             raise ConfinedError(reason="memory", seconds=seconds) from None
 

@@ -146,7 +146,7 @@ async def _token(request: Request) -> str:
             raise UnauthenticatedError(f"a body of more than {LONGEST:,} bytes holds no token")
     try:
         return msgspec.json.decode(body, type=_Body).token
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise UnauthenticatedError(
             'no token: `Authorization: Bearer TOKEN`, or {"token": "TOKEN"} as the body of a POST'
         ) from None

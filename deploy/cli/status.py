@@ -161,7 +161,7 @@ def _told(settings: LedgerPlace) -> dict[str, Any]:
         told = msgspec.json.decode(settings.state_file.read_bytes())
         os.kill(told["pid"], 0)
         return dict(told)
-    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         return {}
 
 

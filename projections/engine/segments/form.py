@@ -123,7 +123,7 @@ def unpack(packed: bytes) -> list[Row]:
         if not 0 <= zstandard.frame_content_size(packed) <= LARGEST:
             raise DamagedSegmentError(f"its size is above {LARGEST:,} bytes, or missing")
         return _decode(zstandard.ZstdDecompressor().decompress(packed))
-    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedSegmentError(str(error)) from None
 
 
@@ -159,7 +159,7 @@ def read_head(said: bytes) -> SegmentHead:
     """The head that is written so. Raises DamagedSegmentError."""
     try:
         head = _decode_head(said)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedSegmentError(f"its head cannot be read: {error}") from None
     if head.format != FORMAT:
         raise DamagedSegmentError(f"it is of form {head.format}: upgrade Bursar")

@@ -315,3 +315,17 @@ def test_a_kill_at_any_label_loses_nothing(tmp_path, label, time):
         reading.file_name(first) for first in range(1, SEGMENTS * EVERY, EVERY)
     }
     store.close()
+
+
+def test_a_head_with_any_byte_that_is_no_text_is_read_otherwise_or_is_damaged(place):
+    """Names in it are texts, and msgspec says of those that are none what it says of no other damage."""
+    file = sorted((place / "segments").glob("*.zst"))[0].read_bytes()
+    size = int.from_bytes(file[4:8], "little")
+    said, damaged = file[8 : 8 + size], 0
+    for at in range(size):
+        try:
+            form.read_head(said[:at] + b"\xa2" + said[at + 1 :])
+        except DamagedSegmentError:
+            damaged += 1
+
+    assert damaged > size // 2
