@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from bus import private_files
@@ -37,6 +37,8 @@ _DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key
 #: Seconds for a connection, for the next bytes of an answer, and for a whole file; and how often a request is made.
 CONNECT_SECONDS, ANSWER_SECONDS, FILE_SECONDS = 10.0, 60.0, 1800.0
 ATTEMPTS = 4
+#: Seconds for a connection to whoever hands out the role of a machine or account.
+ROLE_SECONDS = 2.0
 #: Bytes that are written at a time.
 CHUNK = 2**20
 #: Without the right to list, a store says this of what is not there.
@@ -226,6 +228,7 @@ def _client() -> tuple[Minio, bool]:
         import urllib3
         from minio import Minio
         from minio.credentials import providers
+        from minio.error import MinioException
     except ImportError:
         raise SettingsError("s3://: minio is not installed: pip install 'bursar[s3]'") from None
     said = environment()
@@ -233,23 +236,39 @@ def _client() -> tuple[Minio, bool]:
     endpoint = urlsplit(url)
     if endpoint.scheme not in ("http", "https") or not endpoint.netloc or endpoint.path.strip("/"):
         raise SettingsError("AWS_ENDPOINT_URL is no address, as in https://store.example:9000")
+    tls: dict[str, Any] = {
+        "cert_reqs": "CERT_REQUIRED",
+        "ca_certs": said.get("AWS_CA_BUNDLE") or said.get("SSL_CERT_FILE") or certifi.where(),
+    }
     pool = urllib3.PoolManager(
         timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS),
         retries=urllib3.Retry(ATTEMPTS, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
-        cert_reqs="CERT_REQUIRED",
-        ca_certs=said.get("AWS_CA_BUNDLE") or said.get("SSL_CERT_FILE") or certifi.where(),
+        **tls,
     )
-    known = [
-        providers.EnvAWSProvider(),
-        providers.AWSConfigProvider(profile=said.get("AWS_PROFILE")),
-        providers.IamAwsProvider(),
-    ]
+    # Who hands out a role is near, or not there at all, and then nothing answers.
+    near = urllib3.PoolManager(
+        timeout=urllib3.Timeout(connect=ROLE_SECONDS, read=CONNECT_SECONDS),
+        retries=urllib3.Retry(1),
+        **tls,
+    )
+    known = providers.ChainedProvider(
+        [
+            providers.EnvAWSProvider(),
+            providers.AWSConfigProvider(profile=said.get("AWS_PROFILE")),
+            providers.IamAwsProvider(http_client=near),
+        ]
+    )
+    try:
+        known.retrieve()
+    except (ValueError, KeyError, OSError, urllib3.exceptions.HTTPError, MinioException) as error:
+        way = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, or give the account a role"
+        raise SettingsError(f"s3://: no credentials ({error}): {way}") from None
     is_secret = endpoint.scheme == "https"
     client = Minio(
         endpoint.netloc,
         secure=is_secret,
         region=said.get("AWS_REGION") or said.get("AWS_DEFAULT_REGION"),
         http_client=pool,
-        credentials=providers.ChainedProvider(known),
+        credentials=known,
     )
     return client, is_secret

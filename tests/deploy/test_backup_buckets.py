@@ -153,6 +153,25 @@ def test_a_store_that_is_away_is_named_and_asked_no_longer_than_it_is_given(
     assert code == 2 and f"{WHERE}/backup.json" in err
 
 
+def test_without_credentials_the_ways_to_some_are_told(
+    objects, data, tmp_path, monkeypatch, capsys
+):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    nobody = f"http://127.0.0.1:{s3.free_port()}/role"
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", nobody)
+    code, _, err = said(capsys, "backup", WHERE, "--data", data)
+    assert code == 2 and "no credentials" in err and "AWS_ACCESS_KEY_ID" in err
+
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        f"[backups]\naws_access_key_id = {s3.ACCESS}\naws_secret_access_key = {s3.SECRET}\n"
+    )
+    monkeypatch.setenv("AWS_PROFILE", "backups")
+    assert bursar("backup", WHERE, "--data", data) == 0
+
+
 def test_a_key_goes_to_a_store_by_tls_alone(objects, data, tmp_path, monkeypatch, capsys):
     (data / "signing.key").write_bytes(bytes(32))
     (data / "signing.key").chmod(0o600)
