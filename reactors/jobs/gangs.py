@@ -1,4 +1,4 @@
-"""The PodGroup of a job whose pods start together. Pure.
+"""The PodGroup of a job whose pods start together, or what its pods say instead of one. Pure.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/scheduling.go`` and ``control/podgroup_control.go``; docs/jobs.md.
 """
@@ -6,6 +6,7 @@ Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/scheduling.go`
 from __future__ import annotations
 
 from bus.events.workloads import GangSpec, ReplicaSpec
+from bus.sources.podgroups import KOORDINATOR
 from reactors.jobs.shape import Gang, GroupStep, Job
 
 VOLCANO = "volcano"
@@ -32,6 +33,16 @@ def group_step(job: Job, gang: Gang) -> GroupStep:
         spec |= {"schedule_timeout_seconds": wanted.timeout_s}
     is_held = is_volcano(gang) and (gang.group is None or gang.group.phase in _HELD)
     return GroupStep("update" if gang.group else "create", spec, is_held)
+
+
+def notes(job: Job) -> dict[str, str]:
+    """The annotations by which a scheduler starts a job's pods together, without a PodGroup; none where it asks for nothing so."""
+    if job.spec.gang is None:
+        return {}
+    wanted = job.spec.gang.min_available
+    # More than there are would never start.
+    least = job.total if wanted is None else min(max(wanted, 0), job.total)
+    return {f"{KOORDINATOR}name": job.name, f"{KOORDINATOR}min-available": str(least)}
 
 
 def _least(job: Job, gang: Gang, members: int) -> dict[str, int]:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.jobs_scene import PODS, Scene
-from tests.cluster.api import eventually
-from tests.cluster.training import CRDS, path_of
+from tests.cluster.api import MERGE, eventually
+from tests.cluster.training import CRDS, job, path_of
 
 pytestmark = [
     pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(240),
@@ -144,6 +144,43 @@ def test_a_job_that_is_made_again_takes_the_pods_that_its_user_kept(plane, up):
     eventually(lambda: found() == wanted, seconds=60)
     why = up.asks("why", "default/tf")
     assert "adopt_replica" in why and "release_replica" in why, why
+
+
+def test_a_job_with_a_scheduling_policy_gets_nodes_for_all_its_pods_or_for_none(plane, tmp_path):
+    """Three pods of 60 of 96 cores, and two nodes: Bursar's own scheduler leaves all of them waiting until there is a third."""
+    up, node = Up(plane, tmp_path), "/api/v1/nodes/node-2"
+    up.environment["BURSAR_SCHEDULING__MODE"] = "on"
+    up.start()
+    try:
+        plane.api.request("PATCH", node, {"spec": {"unschedulable": True}}, content_type=MERGE)
+        replicas = {"Worker": (3, "ExitCode")}
+        body = job("tf", "TFJob", marked=False, replicas=replicas, schedulingPolicy={})
+        template = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+        template["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
+        plane.api.request("POST", path_of("TFJob"), told_to(body, "bursar"))
+        scene = Scene(plane)
+
+        def told():
+            found = [one["status"].get("conditions", ()) for one in scene.pods().values()]
+            return [c for several in found for c in several if c["reason"] == "Unschedulable"]
+
+        eventually(lambda: len(told()) == 3, seconds=60)
+        assert not any(one["spec"].get("nodeName") for one in scene.pods().values())
+        plane.api.request("PATCH", node, {"spec": {"unschedulable": False}}, content_type=MERGE)
+        nodes = {f"node-{number}" for number in range(3)}
+        eventually(
+            lambda: {one["spec"].get("nodeName") for one in scene.pods().values()} == nodes,
+            seconds=60,
+        )
+    finally:
+        up.kill()
+
+
+def told_to(body, scheduler):
+    """The job, its pods of this scheduler."""
+    for replicas in body["spec"]["tfReplicaSpecs"].values():
+        replicas["template"]["spec"]["schedulerName"] = scheduler
+    return body
 
 
 def owner_of(pod):

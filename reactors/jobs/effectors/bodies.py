@@ -20,8 +20,10 @@ from bus.events.pods import Owner
 from bus.events.workloads import Condition, ReplicaCounts
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.records import Metadata
+from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
+from reactors.jobs.gangs import notes
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
 from reactors.jobs.shape import JOB, ROLE, Job, Slot, Status
 from reactors.jobs.steps import us
@@ -120,18 +122,29 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str
                 one if only and one.get("name") != only else _with_variables(one, plan)
                 for one in spec[part]
             ]
+    labels = {**(said.get("labels") or {}), **plan.labels}
+    annotations = {**(said.get("annotations") or {}), MADE_BY: decision}
+    if gang_terms(_group(spec), labels, annotations) is None:
+        annotations |= notes(job)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": job.namespace,
-            "labels": {**(said.get("labels") or {}), **plan.labels},
-            "annotations": {**(said.get("annotations") or {}), MADE_BY: decision},
+            "labels": labels,
+            "annotations": annotations,
             "ownerReferences": [_owner(found, job)],
         },
         "spec": spec,
     }
+
+
+def _group(spec: Mapping[str, Any]) -> str | None:
+    """The PodGroup that a template names itself."""
+    found = spec.get("schedulingGroup")
+    name = found.get("podGroupName") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def service(found: Mapping[str, Any], job: Job, slot: Slot, decision: str) -> Json:

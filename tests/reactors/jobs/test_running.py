@@ -320,3 +320,53 @@ async def test_a_job_costs_few_writes():
     world = await ended(await begun(job(replicas={"Worker": (8, "")})))
 
     assert {"pods": 8, "services": 8, "status": 3, "events": 1} == dict(world.api.writes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "least"), [({}, "3"), ({"minAvailable": 2}, "2"), ({"minAvailable": 9}, "3")]
+)  # fmt: skip
+async def test_the_pods_of_a_job_that_asks_for_it_are_a_gang_for_the_scheduler(policy, least):
+    world = Running()
+    await world.begin()
+    await world.submit(job(replicas={"Worker": (3, "Never")}, schedulingPolicy=policy))
+    await world.turn()
+
+    pods = world.runner.replica.cluster_state.pods.values()
+    terms = {(p.constraints.gang.name, p.constraints.gang.is_light, p.constraints.gang.least) for p in pods}  # fmt: skip
+    assert (len(pods), terms) == (3, {("train", True, least)})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"metadata": {"annotations": {"gang.scheduling.koordinator.sh/name": "own"}}},
+        {"metadata": {"labels": {"pod-group.scheduling.sigs.k8s.io": "own"}}},
+        {"spec": {"schedulingGroup": {"podGroupName": "own"}}},
+    ],
+    ids=["annotation", "label", "field"],
+)
+async def test_a_template_that_names_a_gang_itself_is_left_as_it_is(template):
+    world, body = Running(), job(schedulingPolicy={})
+    found = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"] = {
+        part: {**found.get(part, {}), **template.get(part, {})} for part in ("metadata", "spec")
+    }
+    await world.begin()
+    await world.submit(body)
+    await world.turn()
+
+    pods = world.api.of("pods").values()
+    assert len(pods) == 2 and not any(
+        "gang.scheduling.koordinator.sh/min-available" in one["metadata"]["annotations"] for one in pods
+    )  # fmt: skip
+
+
+async def test_a_job_without_a_scheduling_policy_is_no_gang():
+    world = Running()
+    await world.begin()
+    await world.submit(job())
+    await world.turn()
+
+    assert not any(
+        "gang" in str(one["metadata"]["annotations"]) for one in world.api.of("pods").values()
+    )
