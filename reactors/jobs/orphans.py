@@ -9,6 +9,7 @@ Source: Kubeflow training-operator v1, ``pkg/controller.v1/control/controller_re
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping
 
 from projections.cluster import Change, ClusterState, Pod, Service
@@ -16,13 +17,15 @@ from reactors.jobs.shape import INDEX, JOB, KINDS, TYPE, Job
 from reactors.jobs.steps import ADOPT, RELEASE, TrackedJob, has_place, service_key
 
 _LIVE = ("Pending", "Running")
+#: Who makes pods may give any number of them the labels of a job.
+MOST_LOOKED_AT = 100
 
 
 class Orphans:
-    """Uids of pods without a controller by the namespace and the name of the job that their labels have."""
+    """Uids of pods without a controller, in order, by the namespace and the name of the job that their labels have."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
-        self._of: dict[tuple[str, str], set[str]] = {}
+        self._of: dict[tuple[str, str], list[str]] = {}
         for pod in pods:
             self.follow(None, pod)
 
@@ -33,11 +36,11 @@ class Orphans:
             return
         if before is not None and was is not None:
             here = self._of[was]
-            here.discard(before.uid)
+            del here[bisect_left(here, before.uid)]
             if not here:
                 del self._of[was]
         if after is not None and now is not None:
-            self._of.setdefault(now, set()).add(after.uid)
+            insort(self._of.setdefault(now, []), after.uid)
 
     def claimed(
         self,
@@ -55,7 +58,6 @@ class Orphans:
             tracked = named(state, jobs, pod.namespace, pod.labels[JOB])
             if tracked is not None:
                 touched.add(tracked.job.uid)
-                tracked.passed_over(pod)
                 if after is None or after.owner is not None:
                     tracked.steps.pop(f"{ADOPT}/{pod.uid}", None)
         if before is None or (after is not None and after.owner == before.owner):
@@ -68,8 +70,9 @@ class Orphans:
         return touched
 
     def of(self, state: ClusterState, job: Job) -> list[Pod]:
-        """Those with a job's labels, the oldest first."""
-        pods = [state.pods[uid] for uid in self._of.get((job.namespace, job.name), ())]
+        """Those with a job's labels, the oldest first; of more than :data:`MOST_LOOKED_AT` the first ones by uid."""
+        uids = self._of.get((job.namespace, job.name), [])
+        pods = [state.pods[uid] for uid in uids[:MOST_LOOKED_AT]]
         return sorted(pods, key=lambda one: (one.started_us, one.uid))
 
 

@@ -161,8 +161,6 @@ class JobsState(Part):
             tracked = self.jobs[fact.uid] = TrackedJob(job, at_us)
             for pod in job_pods(self.state, job):
                 tracked.appeared(pod)
-            for pod in self.orphans.of(self.state, job):
-                tracked.passed_over(pod)
             return
         old, before.job = before.job.status, job
         self._status_seen(before, old, at_us)

@@ -40,9 +40,9 @@ LONGEST_REST_US = 600 * SECOND_US
 MOST_REPORTS = 8
 
 CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
-#: A service that is made with a pod, or by itself where it is missing for one (:data:`SERVICE_MISSING`).
 #: That an object gets the job as its controller, or loses it.
 ADOPT, RELEASE = "adopt", "release"
+#: A service that is made with a pod, or by itself where it is missing for one (:data:`SERVICE_MISSING`).
 SERVICE, SERVICE_MISSING = "service", "service_missing"
 
 
@@ -109,12 +109,6 @@ class TrackedJob(msgspec.Struct):
             self.attempts[slot] = max(attempt, self.attempts.get(slot, 0))
             self.rests.pop(pod.labels.get(TYPE, ""), None)
         return attempt
-
-    def passed_over(self, pod: Pod) -> None:
-        """Nobody controls a pod with its labels: the name of none is asked for again."""
-        slot, attempt = attempt_at(pod, self.job)
-        if attempt and has_place(self.job, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, "")):
-            self.attempts[slot] = max(attempt, self.attempts.get(slot, 0))
 
     @property
     def left(self) -> set[str]:

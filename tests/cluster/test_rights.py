@@ -156,7 +156,7 @@ async def tell(plane, cluster):
     return [one.result for one in written], world.recorder.counts
 
 
-RAN = {kind: ["done"] * 5 for kind in LAYOUTS}
+RAN = {kind: ["done"] * 6 for kind in LAYOUTS}
 KEPT = ("Available", "node-1", {"cpu": 4000})
 SCHEDULED = (
     ["bound", "bound", "selected", "bound", "bound", KEPT, "Failed", [], ""], {"written": 2},
@@ -237,12 +237,19 @@ async def keep_reservations(plane, cluster):
 
 
 async def run_jobs(plane, cluster):
-    """What running jobs does, with each kind: a pod and its service made, twice, and deleted; a status, and the job's end."""
+    """What running jobs does, with each kind: a pod and its service made, twice, one taken over, and deleted; a status, the end."""
     effector, outcomes = JobEffector(cluster), {}
     for kind in LAYOUTS:
         found = plane.api.request("POST", training.path_of(kind), training.job("train", kind))
-        steps = [training.create(found), training.create(found), training.report(found)]
-        done = [(await effector.act(step))[0] for step in steps]
+        path = "/api/v1/namespaces/default/services/train-worker-0"
+        done = [(await effector.act(training.create(found)))[0] for _ in range(2)]
+        # Its user takes it away from the job, which takes it back.
+        orphan = {"metadata": {"ownerReferences": []}}
+        service = plane.api.request("PATCH", path, orphan, content_type=MERGE)
+        done += [
+            (await effector.act(step))[0]
+            for step in (training.adopt(found, service), training.report(found))
+        ]
         pod = await cluster.get("/api/v1/namespaces/default/pods/train-worker-0-1")
         done.append((await effector.act(training.delete(found, pod)))[0])
         outcomes[kind] = [*done, (await effector.act(training.end(found)))[0]]

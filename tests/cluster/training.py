@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
+from bus.events.decisions import (
+    AdoptReplica,
+    CreateReplica,
+    DeleteJob,
+    DeleteReplica,
+    ReportJob,
+    Target,
+)
+from bus.events.pods import Owner
 from bus.events.workloads import Condition, ReplicaCounts
 from bus.kube.kinds import GOVERNED
 from reactors.engine.contract import decision_id
@@ -35,6 +43,13 @@ def delete(found, pod, reason="finished"):
     uid = found["metadata"]["uid"]
     given = {"target": target, "reason": reason, "job": uid, "type": "worker", "attempt": 1}
     return _step(DeleteReplica, found, meta["uid"], **given)
+
+
+def adopt(found, service):
+    meta, job = service["metadata"], found["metadata"]
+    target = Target("Service", meta["namespace"], meta["name"], meta["uid"])
+    owner = Owner(found["kind"], job["name"], job["uid"])
+    return _step(AdoptReplica, found, meta["uid"], target=target, owner=owner)
 
 
 def report(found, *types):

@@ -25,8 +25,8 @@ from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
 from reactors.jobs.gangs import notes
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
-from reactors.jobs.shape import JOB, ROLE, Job, Slot, Status
-from reactors.jobs.steps import us
+from reactors.jobs.shape import INDEX, JOB, ROLE, TYPE, Job, Slot, Status
+from reactors.jobs.steps import has_place, us
 
 Json = dict[str, Any]
 
@@ -185,7 +185,11 @@ def adopted(
         return None, "the job takes nothing any more"
     if metadata.get("deletionTimestamp"):
         return None, "it is being deleted"
-    if (metadata.get("labels") or {}).get(JOB) != owner.name:
+    labels = metadata.get("labels") or {}
+    # In no place of the job it would be deleted for it.
+    if labels.get(JOB) != owner.name or not has_place(
+        told, labels.get(TYPE, ""), labels.get(INDEX, "")
+    ):
         return None, "it has not the labels of the job"
     return [*owners, _owner(job, told)], ""
 
