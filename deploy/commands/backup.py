@@ -14,6 +14,7 @@ Source: ``docs/operating.md``; docs/reliability.md.
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
@@ -45,6 +46,9 @@ KEY = "signing.key"
 FILE_EVENTS = 50_000
 FILE_BYTES = 64 * 2**20
 BATCH = 5_000
+#: It is a part of a file's name, so nothing else may stand there.
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
 Progress = Callable[[int, int], None]
 
 
@@ -107,11 +111,11 @@ def backup(settings: Settings, place: Place, *, with_key: bool, told: Progress, 
         )
     key, folder = _read_key(settings) if with_key else None, place.folder
     with place.held(), reading(settings) as connection:
-        found = read_manifest(place) if place.has(MANIFEST) else Manifest()
+        found = _manifest(place) if place.fetch(MANIFEST) else Manifest()
         newest = live_checkpoint(connection)
         begun = found.sequence
         _check_history(connection, found, newest.sequence, place)
-        place.has(HEADS)
+        place.fetch(HEADS)
         content = all_heads(settings, connection, folder / HEADS, warned)
         found = msgspec.structs.replace(
             found, stream=newest.stream, stream_created_us=newest.stream_created_us,
@@ -124,16 +128,18 @@ def backup(settings: Settings, place: Place, *, with_key: bool, told: Progress, 
             raise LedgerError("the archive is not what its chain says: see `bursar verify`")
         if content:
             private_files.replace(folder / HEADS, content)
-            place.kept(HEADS)
+            place.keep(HEADS)
         if key is not None:
             private_files.replace(folder / KEY, key)
-            place.kept(KEY)
+            place.keep(KEY)
+            place.drop(KEY)
         # The names of the files that the manifest names must be on disk before it is.
         private_files.sync(folder)
         private_files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(found)))
         private_files.sync(folder)
-        place.kept(MANIFEST)
-    size = sum(place.size(one.name) for one in found.parts)
+        place.keep(MANIFEST)
+    sizes = place.sizes()
+    size = sum(sizes[one.name] for one in found.parts)
     return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
 
 
@@ -147,8 +153,11 @@ def restore(settings: Settings, place: Place, at: int | None, *, told: Progress,
     until = found.sequence if at is None else at
     if not 1 <= until <= found.sequence:
         raise SettingsError(f"--at: the backup has the events 1 to {found.sequence:,}")
-    key = Signer(folder / KEY).public_key if place.has(KEY) else b""
-    read = read_heads(folder / HEADS) if place.has(HEADS) else ()
+    secret = (folder / KEY).read_bytes() if place.fetch(KEY) else b""
+    key = Signer(folder / KEY).public_key if secret else b""
+    # A kill must not leave a key behind on a machine that it was never given to.
+    place.drop(KEY)
+    read = read_heads(folder / HEADS) if place.fetch(HEADS) else ()
     candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=SEQUENCE)
     with held_ledger(settings, "restore") as (store, _):
         begun = store.checkpoint(MODEL.version)
@@ -160,20 +169,24 @@ def restore(settings: Settings, place: Place, at: int | None, *, told: Progress,
         accepted = accepted_heads(candidates, chains, key, warned)
         keep_heads(settings, store, accepted)
     if key and not settings.signing_key.exists():
-        private_files.replace(settings.signing_key, (folder / KEY).read_bytes())
+        private_files.replace(settings.signing_key, secret)
     return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted))
 
 
 def read_manifest(place: Place) -> Manifest:
     """What a backup holds. Raises SettingsError."""
+    place.fetch(MANIFEST)
+    return _manifest(place)
+
+
+def _manifest(place: Place) -> Manifest:
     path = place.named(MANIFEST)
     try:
-        place.has(MANIFEST)
         found = msgspec.json.decode((place.folder / MANIFEST).read_bytes(), type=Manifest)
         expected = [1, *(one.last + 1 for one in found.parts)]
         is_right = found.format == 1 and all(
             one.first == first and one.last >= first and one.name in (_name(first), _name(first, one.sha256))
-            and len(bytes.fromhex(one.chain)) == len(GENESIS)
+            and len(bytes.fromhex(one.chain)) == len(GENESIS) and _SHA256.fullmatch(one.sha256)
             for one, first in zip(found.parts, expected, strict=False)
         )  # fmt: skip
     except OSError as error:
@@ -228,8 +241,8 @@ def _write(place: Place, found: Manifest, part: list[Event]) -> Part:
     sha256 = hashlib.sha256(packed).hexdigest()
     name = _name(part[0].sequence, sha256 if place.is_shared else "")
     private_files.replace(place.folder / name, packed)
-    place.kept(name)
-    place.done(name)
+    place.keep(name)
+    place.drop(name)
     last = chain(found.chain, part)[-1]
     return Part(name, part[0].sequence, part[-1].sequence, sha256, last.hex())
 
@@ -277,9 +290,9 @@ def _fold(
 def _read(place: Place, part: Part) -> list[Event]:
     path = place.named(part.name)
     try:
-        place.has(part.name)
+        place.fetch(part.name)
         packed = (place.folder / part.name).read_bytes()
-        place.done(part.name)
+        place.drop(part.name)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from None
     if hashlib.sha256(packed).hexdigest() != part.sha256:

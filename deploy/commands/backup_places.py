@@ -69,17 +69,17 @@ class Place(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """A context in which nobody else of this machine writes it. Raises SettingsError."""
 
-    def has(self, name: str) -> bool:
-        """Whether a file is there; it is brought to the folder."""
+    def fetch(self, name: str) -> bool:
+        """Bring a file to the folder; False where there is none. Raises SettingsError."""
 
-    def kept(self, name: str) -> None:
-        """A file was written in the folder: have it where the backup lies."""
+    def keep(self, name: str) -> None:
+        """Have a file that was written in the folder where the backup lies. Raises SettingsError."""
 
-    def done(self, name: str) -> None:
-        """A file is not needed in the folder any more."""
+    def drop(self, name: str) -> None:
+        """A file is not needed in the folder any more; it stays where the backup lies."""
 
-    def size(self, name: str) -> int:
-        """Bytes of a file."""
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file of the backup, by name. Raises SettingsError."""
 
     def named(self, name: str = "") -> str:
         """What a file, or the place itself, is called."""
@@ -122,19 +122,19 @@ class FolderPlace:
         finally:
             os.close(descriptor)
 
-    def has(self, name: str) -> bool:
+    def fetch(self, name: str) -> bool:
         """Whether a file is there."""
         return (self.folder / name).is_file()
 
-    def kept(self, name: str) -> None:
+    def keep(self, name: str) -> None:
         """Nothing: it is where it shall be."""
 
-    def done(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Nothing: it stays."""
 
-    def size(self, name: str) -> int:
-        """Bytes of a file."""
-        return (self.folder / name).stat().st_size
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file, by name."""
+        return {one.name: one.stat().st_size for one in self.folder.iterdir() if one.is_file()}
 
     def named(self, name: str = "") -> str:
         """Its path."""
@@ -157,8 +157,8 @@ class Bucket:
         """Nothing: the folder is nobody else's, and who else writes the bucket does no harm."""
         yield
 
-    def has(self, name: str) -> bool:
-        """Whether an object is there; it is brought to the folder."""
+    def fetch(self, name: str) -> bool:
+        """Bring an object to the folder; False where there is none. Raises SettingsError."""
         return self._asked(self._brought, name)
 
     def _brought(self, name: str) -> bool:
@@ -179,23 +179,25 @@ class Bucket:
                     raise TimeoutError(f"not all of it came in {FILE_SECONDS:.0f} s")
         return True
 
-    def kept(self, name: str) -> None:
-        """Put the file into the bucket."""
+    def keep(self, name: str) -> None:
+        """Put a file into the bucket. Raises SettingsError."""
         self._asked(self._put, name)
 
     def _put(self, name: str) -> None:
         self._client.fput_object(self._bucket, self._key(name), str(self.folder / name))
 
-    def done(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Remove the file from this machine."""
         (self.folder / name).unlink(missing_ok=True)
 
-    def size(self, name: str) -> int:
-        """Bytes of an object."""
-        return self._asked(self._sized, name)
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each object below the prefix, by name, a request for each thousand. Raises SettingsError."""
+        return self._asked(self._listed, "")
 
-    def _sized(self, name: str) -> int:
-        return self._client.stat_object(self._bucket, self._key(name)).size or 0
+    def _listed(self, name: str) -> dict[str, int]:
+        prefix = self._key(name)
+        found = self._client.list_objects(self._bucket, prefix=prefix, recursive=True)
+        return {str(one.object_name).removeprefix(prefix): one.size or 0 for one in found}
 
     def named(self, name: str = "") -> str:
         """Its address."""
@@ -217,7 +219,7 @@ class Bucket:
         except S3Error as error:
             said = _WORDS.get(error.code or "") or f"{error.code}: {error.message}"
             raise SettingsError(f"{self.named(name)}: {said}") from None
-        except (MinioException, HTTPError, TimeoutError, ValueError) as error:
+        except (MinioException, HTTPError, OSError, ValueError) as error:
             raise SettingsError(f"{self.named(name)}: {error}") from None
 
 

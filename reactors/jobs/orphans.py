@@ -1,8 +1,8 @@
 """Pods and services that carry a job's labels and that nobody controls: which of them the job takes. Pure.
 
-A job that Bursar runs, that has not ended and is not suspended takes one pod for each slot in which it has none. A pod that has
-ended, or is being deleted, is left alone, and so is one beside another: what nobody made for a job is never deleted for it. Two
-jobs of one name take nothing.
+A job takes one pod for each of its slots that has none. It does so where Bursar runs it, until it ends, and not while it is
+suspended. A pod that has ended, or is being deleted, is left alone, and so is a second pod for one slot: what nobody made for a
+job is never deleted for it. Two jobs of one name take nothing.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/control/controller_ref_manager.go``; docs/jobs.md.
 """

@@ -5,14 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.events.clock import ClockTicked
-from bus.events.decisions import (
-    AdoptReplica,
-    CreateReplica,
-    DeleteJob,
-    DeleteReplica,
-    ReleaseReplica,
-    ReportJob,
-)
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.workloads import WorkloadObserved
@@ -39,8 +31,7 @@ def effects(adapters: Adapters) -> Effects:
     from reactors.jobs.effectors.run import JobEffector
 
     effector = JobEffector(adapters.cluster)
-    verbs = (CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob)
-    return Effects({verb.wire_type: effector for verb in verbs})
+    return Effects({verb.wire_type: effector for verb in effector.verbs})
 
 
 def figures(replica: Replica) -> Iterator[Metric]:

@@ -61,8 +61,8 @@ def seen_pod(pod: Pod, job: Job, end: PodEnd | None) -> SeenPod:
 def job_services(
     state: ClusterState, job: Job, takes: Callable[[str], Service | None]
 ) -> Iterator[SeenService]:
-    """The services that it controls and that have the names of its slots, or that ``takes`` finds by such a name; none of a job
-    that is too large.
+    """Services with the names of the job's slots: the job's own, else what ``takes`` finds by that name. None of a job that is
+    too large.
     """
     for type, spec in () if job.is_too_large else job.types:
         for index in range(spec.count):

@@ -111,7 +111,7 @@ def duration_us(text: str) -> int:
 def _listed(text: str) -> tuple[str, ...]:
     try:
         found = msgspec.json.decode(text, type=list[str]) if text else []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return ()
     # More than may be named are as many too many.
     return tuple(dict.fromkeys(found))[: MOST_GANGS + 1]

@@ -14,7 +14,16 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.admissions import entries as entries_of
 from tests.acceptance.apiserver import QUOTA
 from tests.acceptance.balancing import Balancer
-from tests.acceptance.cluster_record import Quotas, Write, asks, excesses, lagging, without
+from tests.acceptance.cluster_record import (
+    Lag,
+    Quotas,
+    Record,
+    Write,
+    asks,
+    excesses,
+    lagging,
+    without,
+)
 from tests.acceptance.cluster_site import Site
 from tests.acceptance.cluster_storm import MANIFESTS, ClusterStorm
 from tests.acceptance.cluster_tenants import FOLDERS, TenantOrders, rioted
@@ -233,6 +242,21 @@ class HostileStorm(ClusterStorm):
         self.above = without(lagging(*told).above, self.away)
         self.below = without(lagging(*told, self.unasked).below, self.away)
 
+    def uncharged(self, excess):
+        """What lived in a quota above its charge when more lived there than it allows: a lag of no length for each object."""
+        record, charged, at = Record(self.rules, self.unasked), {}, excess.write.at
+        for write in self.writes:
+            if write.version <= excess.write.version:
+                record.take(write)
+        for told, quota, uid, amounts, _ in self.charges:
+            if told <= at and quota == excess.quota:
+                charged[uid] = amounts
+        for uid in record.items:
+            live, charge = record.lives(uid), charged.get(uid, {})
+            is_here = record.holds(uid)[0] == excess.quota
+            if is_here and any(n > charge.get(key, 0) for key, n in live.items()):
+                yield Lag(0, at, excess.quota, uid, charge, live)
+
     def story(self, lag):
         """What was written and charged of the object of a lag and of what is below it, in seconds from its beginning."""
         uids = {lag.uid}
@@ -292,3 +316,5 @@ def show(storm):
     made = {one.object["metadata"]["uid"] for one in storm.writes if one.kind == "Pod"}
     print(f"{len(storm.unasked)} of {len(made)} pods were made while nobody answered")
     print(f"{len(storm.over)} times over", *storm.over[:20], sep="\n  ")
+    for lag in storm.uncharged(storm.over[0]) if storm.over else ():
+        print("lived above its charge:", lag, *storm.story(lag), sep="\n    ")

@@ -102,3 +102,23 @@ def test_only_one_module_uses_the_private_members_of_the_bus_client():
     }
 
     assert {one for one in strangers if "nats_internals" not in one} == set()
+
+
+def test_who_expects_bytes_that_are_no_json_expects_bytes_that_are_no_text():
+    """msgspec raises UnicodeDecodeError where a text is not UTF-8, which is no DecodeError."""
+    enough = {"UnicodeDecodeError", "UnicodeError", "ValueError"}
+    wrong = {
+        f"{module_name(path)}:{node.lineno}"
+        for path in files(*PACKAGES)
+        for node in nodes(path)
+        if isinstance(node, ast.ExceptHandler) and node.type is not None
+        for caught in [{one.rpartition(".")[2] for one in named(node.type)}]
+        if "DecodeError" in caught and not caught & enough
+    }
+
+    assert set() == wrong
+
+
+def named(caught):
+    """The names of what an `except` catches."""
+    return [ast.unparse(one) for one in getattr(caught, "elts", [caught])]

@@ -1,12 +1,16 @@
 """A backup in a bucket of a real S3-compatible store: as one in a folder, whatever the store, the network or its neighbours do."""
 
+import errno
 import io
 import json
+import os
 import sys
 
 import pytest
 
 from deploy.commands import backup as backups
+from deploy.commands import backup_places
+from deploy.commands.backup_places import Bucket
 from projections.engine.store import Store, engine
 from tests import s3
 from tests.cluster import build, credentials
@@ -207,3 +211,77 @@ def test_without_the_extra_its_name_is_told(data, monkeypatch, capsys):
     code, _, err = said(capsys, "backup", WHERE, "--data", data)
 
     assert code == 2 and "pip install 'bursar[s3]'" in err
+
+
+@pytest.mark.parametrize("sha256", ["/../../../../x", "A" * 64, "", "0" * 63])
+def test_a_manifest_names_no_other_file_of_this_machine(sha256, objects, data, tmp_path, capsys):
+    """A part of a file's name is the digest, and who writes the bucket writes the manifest."""
+    assert bursar("backup", WHERE, "--data", data) == 0
+    name = "clusters/c1/backup.json"
+    manifest = json.loads(objects.get_object(s3.BUCKET, name).read())
+    manifest["parts"][0] |= {"sha256": sha256, "name": f"events-000000000001-{sha256[:16]}.zst"}
+    body = json.dumps(manifest).encode()
+    objects.put_object(s3.BUCKET, name, io.BytesIO(body), len(body))
+    code, _, err = said(capsys, "restore", WHERE, "--data", tmp_path / "again")
+
+    assert code == 2 and "backup.json: damaged" in err
+
+
+def test_what_was_broken_off_before_the_manifest_is_the_backup_before(
+    objects, data, tmp_path, monkeypatch
+):
+    assert bursar("backup", WHERE, "--data", data) == 0
+    before = rows_of(data)
+    store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
+    fill(store, recorded()[700:1_100], batch=100)
+    store.close()
+    keep = Bucket.keep
+
+    def killed(place, name):
+        if name == backups.MANIFEST:
+            raise KeyboardInterrupt
+        keep(place, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "keep", killed)
+        assert bursar("backup", WHERE, "--data", data) == 130
+    assert bursar("restore", WHERE, "--data", tmp_path / "before") == 0
+    assert rows_of(tmp_path / "before") == before
+
+    assert bursar("backup", WHERE, "--data", data) == 0
+    assert bursar("restore", WHERE, "--data", tmp_path / "after") == 0
+    assert rows_of(tmp_path / "after") == rows_of(data) != before
+
+
+def test_a_full_disk_is_told_with_what_was_brought(objects, data, tmp_path, monkeypatch, capsys):
+    assert bursar("backup", WHERE, "--data", data) == 0
+
+    def full(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("bus.private_files.create", full)
+    code, _, err = said(capsys, "restore", WHERE, "--data", tmp_path / "again")
+
+    assert code == 2 and f"{WHERE}/backup.json" in err and "No space left" in err
+
+
+def test_while_events_are_folded_no_key_lies_in_a_folder_for_temporary_files(
+    objects, data, tmp_path, monkeypatch
+):
+    (data / "signing.key").write_bytes(bytes(32))
+    (data / "signing.key").chmod(0o600)
+    client = backup_places._client
+    monkeypatch.setattr(backup_places, "_client", lambda: (client()[0], True))
+    assert bursar("backup", WHERE, "--with-key", "--data", data) == 0
+    work, fold, seen = tmp_path / "work", backups._fold, []
+    work.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(work))
+
+    def looked(*arguments):
+        seen.extend(work.rglob("*"))
+        return fold(*arguments)
+
+    monkeypatch.setattr(backups, "_fold", looked)
+    assert bursar("restore", WHERE, "--data", tmp_path / "again") == 0
+    assert "signing.key" not in {one.name for one in seen} and seen
+    assert (tmp_path / "again" / "signing.key").read_bytes() == bytes(32)

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import (
@@ -33,6 +33,7 @@ from bus.events.decisions import (
     AdoptReplica,
     CreateReplica,
     Decision,
+    DeleteJob,
     DeleteReplica,
     ReleaseReplica,
     ReportJob,
@@ -87,6 +88,11 @@ class Objects(Protocol):
 
 class JobEffector:
     """Does the steps of training jobs. Keeps :class:`reactors.engine.adapters.Effector`."""
+
+    #: The decisions that it does.
+    verbs: ClassVar[tuple[type[Decision], ...]] = (
+        CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob,
+    )  # fmt: skip
 
     def __init__(self, cluster: Objects) -> None:
         self._cluster = cluster

@@ -8,14 +8,6 @@ import msgspec
 
 from bus import crashpoints
 from bus.errors import ConflictError, NotFoundError
-from bus.events.decisions import (
-    AdoptReplica,
-    CreateReplica,
-    DeleteJob,
-    DeleteReplica,
-    ReleaseReplica,
-    ReportJob,
-)
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources.catalogue import PODS, SERVICES, WORKLOADS
@@ -137,8 +129,7 @@ class Running(Scenario):
     def __init__(self, ends=None, **kinds):
         self.api = ApiServer(lambda: self.at())
         effector = JobEffector(self.api)
-        verbs = (CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob)
-        super().__init__(reactor, {verb.wire_type: effector for verb in verbs})
+        super().__init__(reactor, {verb.wire_type: effector for verb in effector.verbs})
         self.ends, self.is_over = ends or {}, False
         self.kinds = kinds
 

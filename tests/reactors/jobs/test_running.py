@@ -370,3 +370,32 @@ async def test_a_job_without_a_scheduling_policy_is_no_gang():
     assert not any(
         "gang" in str(one["metadata"]["annotations"]) for one in world.api.of("pods").values()
     )
+
+
+async def test_a_waiting_gang_that_is_made_smaller_says_so_after_a_pause():
+    world, path = Running(), f"{GROUP}/tfjobs/train"
+    await world.begin()
+
+    async def is_now(**policy):
+        world.api.put(
+            path,
+            job(schedulingPolicy={}, **policy)
+            | {"status": world.api.objects.get(path, {}).get("status", {})},
+        )
+        await world.watch()
+        for _ in range(3):
+            await world.work()
+            await world.watch()
+            await world.tick()
+        pods = world.api.of("pods").values()
+        return [
+            one["metadata"]["annotations"]["gang.scheduling.koordinator.sh/min-available"]
+            for one in pods
+        ]
+
+    three = {"replicas": {"Worker": (3, "Never")}}
+    two = {"replicas": {"Worker": (2, "Never")}}
+    assert await is_now(**three) == ["3"] * 3
+    assert await is_now(**two) == ["3"] * 2
+    assert await is_now(**two, suspend=True) == []
+    assert await is_now(**two) == ["2"] * 2
