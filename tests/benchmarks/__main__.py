@@ -19,6 +19,7 @@ NAMES = (
     "writers",
     "translate",
     "pipeline",
+    "folding",
     "readers",
     "imports",
     "replay",

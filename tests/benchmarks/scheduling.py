@@ -5,6 +5,7 @@
 Each pod is chosen a node, and counts there for those that follow. *plain* pods request cores and memory in twelve sizes. *zone*
 pods shall lie evenly over zones; *spread* pods have to, and shall lie evenly over nodes; *apart* pods keep away from their own app.
 *share* pods request parts of GPUs, in 300 sizes, on 1,000 nodes with eight cards each.
+*nodes* is the CPU of following so many nodes, of which each comes by itself, as at a first list.
 *grown* is what the process takes more while five times as many plain pods come and go, once as many have done so before.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from bus.envelope import Event
 from bus.events.constraints import (
     Affinity,
     LabelSelector,
@@ -50,9 +52,8 @@ _SHARES = [
 ]
 
 
-def cluster(nodes: int, **offered: str) -> ClusterState:
-    """Nodes in three zones."""
-    state = ClusterState()
+def observed(nodes: int, **offered: str) -> Iterator[tuple[NodeObserved, Event]]:
+    """Nodes in three zones, as they are said one by one."""
     for number in range(nodes):
         name = f"node-{number:05}"
         fact = NodeObserved(
@@ -60,8 +61,27 @@ def cluster(nodes: int, **offered: str) -> ClusterState:
             allocatable={"cpu": "32", "memory": "128Gi", "pods": "110", **offered},
             labels={ZONE: f"z{number % 3}", HOST: name},
         )  # fmt: skip
-        state.take(fact, fact.event(cluster="c", key=name, id="", source="", time_us=0))
+        yield fact, fact.event(cluster="c", key=name, id="", source="", time_us=0)
+
+
+def cluster(nodes: int, **offered: str) -> ClusterState:
+    """All of them in the state of a cluster."""
+    state = ClusterState()
+    for fact, event in observed(nodes, **offered):
+        state.take(fact, event)
     return state
+
+
+def appeared(nodes: int) -> float:
+    """CPU seconds of a scheduler's columns that follow nodes which come one by one."""
+    state = ClusterState()
+    columns, spent = Columns(state), 0.0
+    for fact, event in observed(nodes):
+        state.take(fact, event)
+        began = time.process_time()
+        columns.follow(state.changes(event))
+        spent += time.process_time() - began
+    return spent
 
 
 def terms(kind: str, app: str) -> PodConstraints | None:
@@ -130,10 +150,14 @@ def run(args: argparse.Namespace) -> Report:
     )
     shared = [placed(shares, "share", args.pods) for _ in range(args.rounds)]
     goals.append(measure.verdict("pods with shares of GPUs a CPU second", shared, ">=", 300))
+    nodes = [appeared(args.nodes) for _ in range(args.rounds)]
     notes = [
         f"{kind}: {sorted(found)[len(found) // 2]:,.0f} pods a CPU second"
         for kind, found in rates.items()
     ]
+    notes.append(
+        f"nodes: {sorted(nodes)[len(nodes) // 2]:.2f} s of CPU for {args.nodes:,} that come"
+    )
     return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
 
 

@@ -7,6 +7,7 @@ import pytest
 from bus.errors import PermissionDeniedError
 from bus.events.workloads import ReplicaSpec, Training, TrainingSpec
 from deploy.cli.program.exits import Exit
+from reactors.jobs.shape import JOB
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.jobs.running import CORE, Running
@@ -114,6 +115,47 @@ async def _run():
     await world.turns(1)
     world.api.refuses = PermissionDeniedError(message="exceeded quota: team")
     await world.turns(4)
+    return list(world.transport.events)
+
+
+def test_what_a_job_takes_lets_go_and_may_not_take_is_shown(capsys, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "refused").mkdir()
+    data = make_ledger(tmp_path / "taken", simulate(_claimed()))
+    (row,) = told(capsys, "jobs", "list", "--data", data)
+    taken = {one["name"]: one["step"] for one in told(capsys, "jobs", "show", "ns/train", "--data", data)}  # fmt: skip
+    data = make_ledger(tmp_path / "refused", simulate(_claimed(is_refused=True)))
+    rows = told(capsys, "jobs", "show", "ns/train", "--data", data)
+
+    assert row["due"] == "create 1, adopt 1, release 1"
+    assert taken == {"old": "adopt", "train-worker-1-2": "create", "train-worker-1-1": "release"}
+    refused = {one["name"]: one["step"] for one in rows}["old"]
+    assert refused.startswith("adopt, refused: ") and "no right to" in refused
+
+
+async def _claimed(*, is_refused=False):
+    """One worker lost its labels, and the other one's place can be filled by what is there."""
+    world = Running()
+    await world.begin()
+    await world.submit(running_job())
+    await world.turns(3)
+    first, second = (world.api.objects[f"{CORE}/pods/train-worker-{n}-1"] for n in (0, 1))
+    metadata = {"name": "old", "namespace": "ns", "labels": first["metadata"]["labels"]}
+    world.api.put(f"{CORE}/pods/old", first | {"metadata": metadata})
+    world.api.drop(f"{CORE}/pods/train-worker-0-1")
+    if not is_refused:
+        labels = second["metadata"]["labels"] | {JOB: "mine"}
+        moved = second | {"metadata": second["metadata"] | {"labels": labels}}
+        world.api.put(f"{CORE}/pods/train-worker-1-1", moved)
+    if is_refused:
+
+        async def merge(path, body):
+            raise PermissionDeniedError(message="no right to")
+
+        world.api.merge = merge
+    await world.watch()
+    if is_refused:
+        await world.turns(2)
     return list(world.transport.events)
 
 

@@ -202,6 +202,8 @@ def _listed(
         due.append(f"create {len(found.creates)}")
     if alone := lone_services(view, found):
         due.append(f"service {len(alone)}")
+    for step, those in (("adopt", found.adopted), ("release", found.released)):
+        due += [f"{step} {len(those)}"] if those else []
     reasons = [one.reason for one in found.removals]
     due += [f"delete {reasons.count(one)}: {one}" for one in dict.fromkeys(reasons)]
     due += ["delete the job: ttl_over"] if found.is_deleted else []
@@ -222,12 +224,14 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     from reactors.jobs.rendezvous import pod_plan
     from reactors.jobs.replicas import replica_name
     from reactors.jobs.shape import Slot
-    from reactors.jobs.steps import service_key
+    from reactors.jobs.steps import ADOPT, service_key
 
     job, seen, found = view.jobs[uid].job, view.seen(uid), needed(view, uid, now_us, policy)
     phases = {one.name: "Terminating" if one.is_deleting else one.phase for one in seen.pods}
     missing = {slot.name for slot in found.creates}
     steps = {one.pod.name: f"delete: {one.reason}" for one in found.removals}
+    claims = {"adopt": found.adopted, "release": found.released}
+    steps |= {one.partition(":")[2]: step for step, those in claims.items() for one in those}
     alone = {slot.name for slot in lone_services(view, found)}
     there = _by_slot(job, seen)
     slots = [
@@ -258,20 +262,29 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     others = [one for one in seen.pods if one.owner == "self" and one.name not in shown]
     for pod in sorted(others, key=lambda one: one.name):
         rows.append(
-            {
-                "name": pod.name, "type": pod.type, "index": pod.index, "step": steps.get(pod.name, ""),
-                "phase": phases[pod.name], "restart_policy": "", "scheduler_name": "", "labels": {},
-                "annotations": {}, "environment": {},
-            }
-        )  # fmt: skip
+            _beside(pod.name, pod.type, pod.index, steps.get(pod.name, ""), phases[pod.name])
+        )
+    tracked = view.jobs[uid]
+    refused = {one.name: key for key, one in tracked.steps.items() if one.step == ADOPT}
+    for name, key in sorted(refused.items()):
+        if tracked.steps[key].message and name not in shown:
+            rows.append(_beside(name, "", "", _step(tracked, key, "adopt"), ""))
     return rows
 
 
+def _beside(name: str, type: str, index: str, step: str, phase: str) -> dict[str, Any]:
+    """A line for what is in no place of the job."""
+    return {
+        "name": name, "type": type, "index": index, "step": step, "phase": phase, "restart_policy": "",
+        "scheduler_name": "", "labels": {}, "annotations": {}, "environment": {},
+    }  # fmt: skip
+
+
 def _by_slot(job: Job, seen: Seen) -> dict[str, str]:
-    """The pod in each slot, by the slot's name; of several the latest attempt."""
+    """The pod in each slot, also one that the job takes, by the slot's name; of several the latest attempt."""
     from reactors.jobs.replicas import replica_name
 
-    pods = sorted((one for one in seen.pods if one.owner == "self"), key=lambda one: one.attempt)
+    pods = sorted((one for one in seen.pods if one.is_selected), key=lambda one: one.attempt)
     return {replica_name(job.name, one.type, one.index): one.name for one in pods}
 
 
