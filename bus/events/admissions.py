@@ -175,6 +175,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Of ``unanswered``: the number of the decision that is taken back, and what was charged before it.
     number: Amount = 0
     before: dict[str, Amount] = {}
+    #: What may still land below it because it asked for it before.
+    awaited: dict[str, int] = {}
 
 
 class AdmissionReleased(Fact, frozen=True, kw_only=True):

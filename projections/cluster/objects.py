@@ -199,6 +199,10 @@ class ObjectStore(Part, Generic[R]):
         parts.insert(len(newer), part)
         self._parts[kind] = _needed(parts)
 
+    def is_listed(self, kind: str) -> bool:
+        """Whether there was ever a list of a kind."""
+        return bool(self._parts.get(kind))
+
     def _decide(self, kind: str, exists: R | None, row: R) -> None:
         """Whether the newest list that could show this row speaks against it."""
         parts = self._parts.get(kind)

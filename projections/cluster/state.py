@@ -270,6 +270,10 @@ class ClusterState(Part):
         found = self.chain(owner)
         return found[-1] if found else None
 
+    def is_listed(self, kind: str) -> bool:
+        """Whether there was ever a complete list of a kind: somebody follows it."""
+        return self._stores[kind].is_listed(kind)
+
     def named(self, kind: str, namespace: str, name: str) -> str:
         """The uid of the object of this name; "" for none."""
         return self.index.named(kind, namespace, name)

@@ -149,6 +149,14 @@ def less(one: Amounts, other: Amounts) -> dict[str, int]:
     return {key: n - other.get(key, 0) for key, n in one.items() if n > other.get(key, 0)}
 
 
+def missing(asked: Amounts, total: Amounts) -> dict[str, int]:
+    """What a sum of :func:`counted` lacks of ``asked``. Of what names no model no more than of all: pods may name one."""
+    found = less(asked, total)
+    for key in [key for key in found if key.startswith(UNNAMED)]:
+        found[key] = min(found[key], found.get(key.removeprefix(UNNAMED), 0))
+    return {key: n for key, n in found.items() if n}
+
+
 def replaced(total: Amounts, before: Amounts, after: Amounts) -> Amounts:
     """A sum with ``after`` in the place of ``before``."""
     if before == after:

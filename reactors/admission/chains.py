@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from projections.quota_trees.keys import Amounts, largest, replaced
+from projections.quota_trees.keys import Amounts, added, largest, less, replaced
 
 NOTHING: Amounts = {}
 
@@ -31,15 +31,30 @@ class Node(msgspec.Struct, gc=False, eq=False):
     #: The version that the expected change would change, and until when it may land.
     version: str = ""
     until_us: int = 0
-    #: Of the live pods below it; of its children, the larger of what each asks for and what lives below it.
+    #: Of the live pods below it, also how much of it ends (:func:`projections.quota_trees.keys.ending`); of its children, the
+    #: larger of what each asks for and what lives below it.
     pods: Amounts = NOTHING
     total: Amounts = NOTHING
     children: int = 0
+    #: What it asked for before and was not seen below it: its controller may not have heard yet that it asks for less, or is
+    #: gone. Until when it may land.
+    awaited: Amounts = NOTHING
+    awaited_us: int = 0
+
+    @property
+    def asked(self) -> Amounts:
+        """What it asks for itself, as reviews let it."""
+        return largest(self.ask, self.expected)
+
+    @property
+    def below(self) -> Amounts:
+        """What its children ask for, with what may still land."""
+        return added(self.total, self.awaited) if self.awaited else self.total
 
     @property
     def weight(self) -> Amounts:
         """What it counts for its parent."""
-        return largest(self.ask, self.expected, self.total)
+        return largest(self.ask, self.expected, self.below)
 
 
 class Chains:
@@ -111,6 +126,16 @@ class Chains:
         node.ask, node.expected = ask, expected
         if not expected:
             node.version, node.until_us = "", 0
+        self._weighs(node, before)
+
+    def wait(self, node: Node, awaited: Amounts, until_us: int) -> None:
+        """This much may land below an object until then, whatever it asks for."""
+        before = node.weight
+        node.awaited, node.awaited_us = awaited, until_us
+        self._mark(node.uid)
+        self._weighs(node, before)
+
+    def _weighs(self, node: Node, before: Amounts) -> None:
         if node.parent and before != node.weight:
             self.add(node.parent, before, node.weight, NOTHING, NOTHING, 0)
         self._tidy(node)
@@ -121,8 +146,12 @@ class Chains:
         """A child of ``uid`` counts ``after`` in place of ``before``, and ``live`` of pods in place of ``pods``."""
         node = self._nodes[uid]
         node.children += count
+        came = after if count > 0 else NOTHING
         for _ in range(DEPTH):
             weight = node.weight
+            if came and node.awaited:
+                node.awaited = less(node.awaited, came)
+            came = NOTHING
             node.total = replaced(node.total, before, after)
             node.pods = replaced(node.pods, pods, live)
             self._mark(node.uid)
@@ -134,7 +163,7 @@ class Chains:
 
     def _tidy(self, node: Node) -> None:
         """Hold nothing of an object that counts nothing."""
-        if node.children or node.ask or node.expected:
+        if node.children or node.ask or node.expected or node.awaited:
             return
         del self._nodes[node.uid]
         if node.parent:

@@ -98,7 +98,7 @@ class Children:
             return True
         if self.adopts(below):
             # What its owner adopts brings along what lives below it.
-            return below.is_pod or bool(below.child.counts or lives.total(uid))
+            return below.is_pod or bool(below.child.counts or lives.node(uid).total)
         if below.is_pod:
             known = lives.pod(uid)
         else:
@@ -207,7 +207,7 @@ class Children:
         return dict(largest(need, added(base, grows))), undo
 
     def _weight(self, holder: Holder) -> dict[str, int]:
-        return summed(self._view.coverage.lives.total(holder.uid), holder.types)
+        return summed(self._view.coverage.lives.node(holder.uid).below, holder.types)
 
     def _oversize(self, below: Below) -> dict[str, int]:
         """How much more a pod asks for than each of those that its controller makes beside it, and than it was let to."""
@@ -223,29 +223,30 @@ class Children:
     def need(self, below: Below, holder: Holder) -> dict[str, int]:
         """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""
         lives = self._view.coverage.lives
-        sums = lives.pods(holder.uid) if below.is_pod else lives.total(holder.uid)
+        sums = lives.node(holder.uid).pods if below.is_pod else lives.node(holder.uid).below
         return summed(sums, holder.types)
 
     def most(self, below: Below, holder: Holder) -> dict[str, int] | None:
         """What may live below the holder with pods that other processes let pass, too; None where nobody can say.
 
-        Those were not seen yet. Controllers make no more pods than their objects ask for, beside those that end.
+        Those were not seen yet. Controllers make no more pods than their objects ask for, beside those that end. What is charged
+        beyond what objects ask for falls once it was seen to be used no more, so it covers nothing that nobody writes down.
         """
-        if not below.is_pod:
-            return self.need(below, holder)
         lives, types, maker = self._view.coverage.lives, holder.types, below.owner.uid
         wants = charged(holder.demand, types)
-        asked = wants if maker == holder.uid else summed(lives.asked(maker), types)
-        there = lives.pods(maker)
-        one, number = summed(below.child.counts, types), lives.number(maker)
+        if not below.is_pod:
+            need = self.need(below, holder)
+            return None if less(need, wants) else need
+        asked = wants if maker == holder.uid else summed(lives.node(maker).asked, types)
+        there = lives.node(maker).pods
+        one, number = summed(below.child.counts, types), lives.node(maker).children
         if any(n > number * one.get(key, 0) for key, n in summed(there, types).items()):
             # One that it adopted is larger than those that it makes.
             return None
-        ends = summed(ending(there), types)
-        if any(n - ends.get(key, 0) > asked.get(key, 0) for key, n in summed(there, types).items()):
+        if less(summed(there, types), asked):
             return None
-        total = largest(wants, summed(lives.total(holder.uid), types))
-        ends = summed(ending(lives.pods(holder.uid)), types)
+        total = largest(wants, summed(lives.node(holder.uid).below, types))
+        ends = summed(ending(lives.node(holder.uid).pods), types)
         return {key: n + ends.get(key, 0) for key, n in total.items()}
 
     def orphaned(self, review: Review, kind: str, uid: str) -> Holder | None:
@@ -265,7 +266,7 @@ class Children:
     def weighs(self, uid: str, ask: kinds.Ask) -> dict[str, int]:
         """What an object, with all that lives below it, is charged at least."""
         types = types_of(ask.labels)
-        return summed(self._view.coverage.lives.total(uid), types)
+        return summed(self._view.coverage.lives.node(uid).below, types)
 
 
 def _is_same(review: Review, owner: Owner) -> bool:

@@ -21,10 +21,10 @@ from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
 from bus.kube.kinds import Ask, is_open
 from projections import timelines
-from projections.cluster import POD, ClusterState, Pod, Workload
+from projections.cluster import POD, Change, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
-from projections.quota_trees.keys import counted
+from projections.quota_trees.keys import counted, less
 from projections.quota_trees.shape import LANDED_US, Grant, Node
 from reactors.admission.chains import DEPTH
 from reactors.admission.lives import Lives, SavedLives, Undo
@@ -106,7 +106,7 @@ class Coverage(Part):
         """An object was seen, and kept by the view."""
         if self._charges is None:
             return
-        self._landed(found)
+        _landed(self._let_go, found)
         if is_covering(found.owner) and self.answers(found.owner, found.namespace) is None:
             self._wait(found.uid, found.owner, found.seen_us)
         if found.kind != POD:
@@ -143,7 +143,7 @@ class Coverage(Part):
     def pod(self, pod: Pod) -> bool:
         """A pod was seen. Whether it is a workload itself: nobody answers for it, or it is not known yet who does."""
         owner, uid = pod.owner, pod.uid
-        self._landed(pod)
+        _landed(self._let_go, pod)
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
             self.lives.drop_pod(uid)
             return True
@@ -162,12 +162,6 @@ class Coverage(Part):
         if answers is None:
             self._wait(uid, owner, pod.seen_us)
         return answers is None
-
-    def _landed(self, found: Object) -> None:
-        """An update is reviewed for one version, and lands on that one or is reviewed again: this one did, or never will."""
-        let_go = self._let_go.get(found.uid)
-        if let_go is not None and timelines.precedes(let_go[1], 0, found.version, 0):
-            del self._let_go[found.uid]
 
     def _wait(self, uid: str, owner: Owner | None, time_us: int) -> None:
         assert owner is not None
@@ -191,6 +185,12 @@ class Coverage(Part):
                 self.lives.drop_pod(child)
             self._view.changed.add(child)
 
+    def changes(self, before: Workload, change: Change) -> None:
+        """A workload is another than it was, or is gone."""
+        # Where nobody follows pods, nobody can say what was not made yet.
+        if self._charges is not None and self._view.state.is_listed(POD):
+            self.lives.await_rest(before.uid, *fallen(before, change))
+
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""
         self.reshaped.forget(found.uid)
@@ -198,20 +198,10 @@ class Coverage(Part):
         if found.owner is None:
             self.named.forget(found.uid)
             return
-        if self.is_own(found.uid, found.kind, found.owner) or self._is_given_away(found):
+        if self.is_own(found.uid, found.kind, found.owner) or _is_given_away(self._charges, found):
             self._own_gone[found.uid] = None
             if len(self._own_gone) > GONE_KEPT:
                 del self._own_gone[next(iter(self._own_gone))]
-
-    def _is_given_away(self, found: Workload) -> bool:
-        """Whether it was admitted with another controller, and that may have landed behind what was seen of it last."""
-        return self._charges is not None and any(
-            g.number
-            and g.owners
-            and g.version
-            and not timelines.precedes(g.version, 0, found.version, 0)
-            for _, g in self._charges.grants(found.uid)
-        )
 
     def left(self, uid: str) -> bool:
         """An object was deleted, or is not listed any more. Whether something lives below it, so that it is asked about."""
@@ -285,6 +275,11 @@ class Coverage(Part):
             uid = above
         return ""
 
+    def is_placed(self, uid: str) -> bool:
+        """Whether it is known who answers for an object: the chain of its owners was seen to its end."""
+        top = uid if uid in self._view.objects else self.lives.above(uid)
+        return uid not in self._since_us and bool(self.holder(top))
+
     def is_known(self, uid: str) -> bool:
         """Whether an object was seen, or reviewed a moment ago."""
         is_seen = uid in self._view.objects or self._view.gone(uid) is not None
@@ -335,6 +330,38 @@ def names_owner(event: Event) -> bool:
     """Whether a decision may concern an owner or what hangs below one. Most do not, and need not be decoded for that."""
     # In texts quotes are escaped, so these stand only where a field has them.
     return b'"owner":' in event.body or b'"child":' in event.body or b'"left":' in event.body
+
+
+def fallen(before: Workload, change: Change) -> tuple[dict[str, int], int]:
+    """What a workload asked for that asks for less now, or is gone, and since when; nothing where it asks for as much.
+
+    Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
+    not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more.
+    """
+    asked, after = counts_of(before.kind, before.ask), change.after
+    if not isinstance(after, Workload):
+        return asked, change.gone.at_us if change.gone is not None else before.seen_us
+    has_ended = after.ask.suspended and not after.ask.wanted
+    is_less = not has_ended and less(asked, counts_of(after.kind, after.ask))
+    return asked if is_less else {}, after.seen_us
+
+
+def _landed(let_go: dict[str, tuple[str, str, int]], found: Object) -> None:
+    """An update is reviewed for one version, and lands on that one or is reviewed again: this one did, or never will."""
+    known = let_go.get(found.uid)
+    if known is not None and timelines.precedes(known[1], 0, found.version, 0):
+        del let_go[found.uid]
+
+
+def _is_given_away(charges: Charges | None, found: Workload) -> bool:
+    """Whether it was admitted with another controller, and that may have landed behind what was seen of it last."""
+    return charges is not None and any(
+        g.number
+        and g.owners
+        and g.version
+        and not timelines.precedes(g.version, 0, found.version, 0)
+        for _, g in charges.grants(found.uid)
+    )
 
 
 def counts_of(kind: str, ask: Ask) -> dict[str, int]:

@@ -20,7 +20,8 @@ def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | N
     What its owner answers for asks for nothing itself.
     """
     coverage = view.coverage
-    live = coverage.lives.total(uid)
+    node = coverage.lives.node(uid)
+    live, awaited = node.total, node.awaited
     found = view.objects.get(uid)
     if found is None and (gone := view.gone(uid)) is not None:
         is_covered = gone.was_seen and coverage.covered(gone)
@@ -29,7 +30,7 @@ def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | N
         return where, Seen(
             uid, gone.kind, gone.namespace, gone.name, where.quota if where else "", {},
             types_of(gone.labels), gone.at_us, True, gone.version, gone.listed_us, live=live,
-            holder=coverage.holder(uid) if is_covered else None,
+            holder=coverage.holder(uid) if is_covered else None, awaited=awaited,
         )  # fmt: skip
     if found is None:
         above = coverage.lives.above(uid)
@@ -48,7 +49,7 @@ def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | N
         uid, found.kind, found.namespace, found.name, where.quota if where else "",
         found.ask.demand, types_of(found.labels), found.seen_us, is_held=found.ask.held,
         version=found.version, listed_us=found.listed_us, live=live,
-        holder=coverage.holder(uid) if is_covered else None,
+        holder=coverage.holder(uid) if is_covered else None, awaited=awaited,
     )  # fmt: skip
 
 

@@ -19,11 +19,12 @@ import msgspec
 
 from projections import timelines
 from projections.engine.parts import Part
-from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest
+from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest, missing
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.chains import NOTHING, Chains, Node
 
 Undo = Callable[[], None]
+_NOBODY = Node("")
 
 
 class _Pod(msgspec.Struct, gc=False, eq=False):
@@ -112,25 +113,9 @@ class Lives(Part):
 
     # questions
 
-    def total(self, uid: str) -> Amounts:
-        """What the children of an object ask for."""
-        node = self._chains.get(uid)
-        return node.total if node is not None else NOTHING
-
-    def pods(self, uid: str) -> Amounts:
-        """What the live pods below an object ask for; also how much of it ends (:func:`projections.quota_trees.keys.ending`)."""
-        node = self._chains.get(uid)
-        return node.pods if node is not None else NOTHING
-
-    def number(self, uid: str) -> int:
-        """How many live children an object has."""
-        node = self._chains.get(uid)
-        return node.children if node is not None else 0
-
-    def asked(self, uid: str) -> Amounts:
-        """What an object below an owner asks for itself."""
-        node = self._chains.get(uid)
-        return largest(node.ask, node.expected) if node is not None else NOTHING
+    def node(self, uid: str) -> Node:
+        """What lives below an object, and what it asks for where an owner answers for it; of most objects nothing."""
+        return self._chains.get(uid) or _NOBODY
 
     def pod(self, uid: str) -> Amounts | None:
         """What a live pod below an owner asks for; None for no such pod."""
@@ -178,6 +163,18 @@ class Lives(Part):
         node = self._chains.get(uid)
         if node is not None:
             self._chains.relink(node)
+
+    def await_rest(self, uid: str, asked: Amounts, time_us: int) -> None:
+        """An object asks for less than ``asked`` since ``time_us``, or is gone: what was not seen of that below it may still
+        land, until the API server's deadline. What comes meanwhile is taken off.
+        """
+        rest = missing(asked, self.node(uid).total)
+        if not rest:
+            return
+        node = self._chains.opened(uid)
+        until_us = max(node.awaited_us, time_us + LANDED_US)
+        heapq.heappush(self._expected, (until_us, uid, False))
+        self._chains.wait(node, largest(node.awaited, rest), until_us)
 
     def leave(self, uid: str) -> None:
         """An object is gone. What lives below it goes on to count for its parent."""
@@ -259,6 +256,11 @@ class Lives(Part):
 
         return undo
 
+    @property
+    def next_us(self) -> int | None:
+        """When the first of what is expected can no longer land; None where nothing is."""
+        return self._expected[0][0] if self._expected else None
+
     def expire(self, now_us: int) -> None:
         """Drop what was expected and can no longer land."""
         while self._expected and self._expected[0][0] <= now_us:
@@ -272,7 +274,11 @@ class Lives(Part):
                     is_ending=pod.is_ending,
                 )  # fmt: skip
                 self._put(uid, seen if pod.seen_us else None)
-            elif not is_pod and node is not None and node.until_us == until_us:
+            if is_pod or node is None:
+                continue
+            if node.awaited_us == until_us:
+                self._chains.wait(node, NOTHING, 0)
+            if node.until_us == until_us:
                 self._chains.relink(node)
                 self._chains.say(node, node.ask, NOTHING)
 

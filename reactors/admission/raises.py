@@ -9,6 +9,7 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -68,14 +69,18 @@ class Raises(Part):
             )
             self._holders[fact.uid] += 1
 
-    def seen(self, event: Event) -> str | None:
-        """An event of the history; the uid of the holder whose child it settles."""
+    def seen(self, event: Event, is_placed: Callable[[str], bool]) -> str | None:
+        """An event of the history; the uid of the holder whose child it settles.
+
+        ``is_placed(uid)``: it is known who answers for a child. Until then it counts nowhere, and the holder waits for it.
+        """
         raised = self._by_child.get(event.key)
         if raised is None:
             return None
         if event.type in _SEEN:
             version = _seen.decode(event.body).resource_version
-            if raised.version and not timelines.precedes(raised.version, 0, version, 0):
+            has_landed = not raised.version or timelines.precedes(raised.version, 0, version, 0)
+            if not (has_landed and is_placed(event.key)):
                 return None
         elif event.type not in _GONE:
             return None

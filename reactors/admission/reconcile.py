@@ -7,6 +7,9 @@ server's request deadline plus a margin; or earlier, when it was *seen* (the obj
 asked for) and no other ask can have been on its way at the time. Time alone never releases
 (docs/reliability.md: `ttl` and `get` over-admit). What a watch says may be late by that margin.
 
+What a controller made for its object before it heard that this asks for less, or is gone, may land as well, and no request
+says so: what was not seen of that is held as long (:meth:`reactors.admission.lives.Lives.await_rest`).
+
 A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
 run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.
 
@@ -33,7 +36,7 @@ from bus.events.admissions import (
 )
 from projections import timelines
 from projections.quota_trees import Grant, Node, TreeOverlay, charged
-from projections.quota_trees.keys import largest, most_of, summed
+from projections.quota_trees.keys import added, largest, most_of, summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.decide import Request, adopt, covers
 from reactors.admission.mapping import SEEN
@@ -67,10 +70,19 @@ class Seen(msgspec.Struct, frozen=True):
     holder: str | None = None
     #: Its charge was raised for a child that was not seen yet: nothing falls until it was.
     is_raised: bool = False
+    #: What may still land below it because it asked for it before.
+    awaited: Mapping[str, int] = {}
+
+    @property
+    def below(self) -> Mapping[str, int]:
+        """What its children ask for, with what may still land."""
+        return added(self.live, self.awaited) if self.awaited else self.live
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """A complete list, asked for at ``listed_us``, shows no object ``uid``. ``live`` and ``is_raised`` as in :class:`Seen`."""
+    """A complete list, asked for at ``listed_us``, shows no object ``uid``. ``is_raised`` as in :class:`Seen`; ``live`` with
+    what may still land.
+    """
 
     uid: str
     listed_us: int
@@ -204,7 +216,7 @@ def _less(
         return None
     if seen.quota != grant.quota:
         return Release(grant.quota, grant.uid, "moved" if seen.demand else "finished")
-    wanted = largest(charged(seen.demand, seen.types), summed(seen.live, seen.types))
+    wanted = largest(charged(seen.demand, seen.types), summed(seen.below, seen.types))
     charge = _fallen(grant, wanted)
     if charge == grant.charge:
         return None
@@ -222,13 +234,14 @@ def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
     if gone.is_raised:
         return grant.charge
     if isinstance(gone, Absent) or not (gone.quota or gone.holder):
-        return _fallen(grant, summed(gone.live, grant.types))
+        below = gone.live if isinstance(gone, Absent) else gone.below
+        return _fallen(grant, summed(below, grant.types))
     if not gone.holder and _may_be_of(grant, gone):
-        return _fallen(grant, most_of(gone.live, grant.charge))
+        return _fallen(grant, most_of(gone.below, grant.charge))
     if gone.holder or gone.quota != grant.quota:
         # What lives below it is charged there.
         return {}
-    return _fallen(grant, summed(gone.live, gone.types))
+    return _fallen(grant, summed(gone.below, gone.types))
 
 
 def _may_be_of(grant: Grant, gone: Seen) -> bool:
@@ -280,13 +293,13 @@ def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -
     if seen.is_gone:
         return Evidence(
             read, seen.quota, types=seen.types, listed_us=seen.listed_us, version=seen.version, live=live,
-            holder=seen.holder, is_gone=True, is_raised=seen.is_raised,
+            holder=seen.holder, is_gone=True, is_raised=seen.is_raised, awaited=dict(seen.awaited),
         )  # fmt: skip
     if seen.holder is not None:
         return Evidence(read, listed_us=seen.listed_us, version=seen.version, holder=seen.holder)
     return Evidence(
         read, seen.quota, seen.demand, seen.types, seen.seen_us, seen.listed_us, seen.version, live,
-        confirmed=confirmed,
+        confirmed=confirmed, awaited=dict(seen.awaited),
     )  # fmt: skip
 
 
@@ -297,7 +310,7 @@ def seen_again(evidence: Evidence, uid: str) -> Seen | Absent:
     return Seen(
         uid, "", "", "", evidence.quota, evidence.demand, evidence.types, evidence.seen_us,
         evidence.is_gone, evidence.version, evidence.listed_us, live=evidence.live,
-        holder=evidence.holder, is_raised=evidence.is_raised,
+        holder=evidence.holder, is_raised=evidence.is_raised, awaited=evidence.awaited,
     )  # fmt: skip
 
 

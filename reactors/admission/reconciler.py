@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
 
-from bus.clock import Clock
+from bus.clock import SECOND_US, Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
@@ -61,6 +61,14 @@ def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
         raise
 
 
+async def _before(moved: Awaitable[None], until_us: int | None, clock: Clock) -> None:
+    """Return when the history moved, or when something that was expected can no longer land."""
+    seconds = None if until_us is None else (until_us - clock.now_us()) / SECOND_US
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await moved
+
+
 class Reconciler:
     """Follows ``journals`` and ``view``, which both take the same history."""
 
@@ -96,7 +104,7 @@ class Reconciler:
             decided = AdmissionDecided.read(event)
             self._raises.decided(decided, event.time_us)
             self._view.changed.add(decided.uid)
-        elif (holder := self._raises.seen(event)) is not None:
+        elif (holder := self._raises.seen(event, self._view.coverage.is_placed)) is not None:
             self._view.changed.add(holder)
         elif event.type == AdmissionReleased.wire_type:
             # Taken back by who asked for it: if it exists all the same it is charged again.
@@ -117,7 +125,9 @@ class Reconciler:
             except RetryableError as error:
                 _log.warning("the journals cannot be kept now: %s", error)
             if self._journals.sequence == sequence:
-                await self._journals.moved()
+                await _before(
+                    self._journals.moved(), self._view.coverage.lives.next_us, self._clock
+                )
 
     async def work(self) -> None:
         """Work off what is marked. What fails is marked again.
@@ -133,8 +143,10 @@ class Reconciler:
         # These are few, and would wait behind all that others change meanwhile.
         for uid in sorted(self._absent):
             listed_us, read = self._absent[uid], self._journals.sequence
-            live = self._view.coverage.lives.total(uid)
-            await self._append(uid, Absent(uid, listed_us, live, self._is_raised(uid, live)), read)
+            live = self._view.coverage.lives.node(uid).below
+            absent = Absent(uid, listed_us, live, self._is_raised(uid, live))
+            for tree in sorted(self._journals.holders.get(uid, ())):
+                await self._settle(self._journals.tree(tree), absent, read)
             if self._absent[uid] == listed_us:
                 del self._absent[uid]
         for count, uid in enumerate(sorted(self._view.changed), 1):
@@ -274,10 +286,6 @@ class Reconciler:
             self._unsettled.confirm(tree, found)
         await self._store(draft, settle(draft, found, self._unsettled.confirmed(tree), read))
         self._unsettled.released(tree, found.uid)
-
-    async def _append(self, uid: str, absent: Absent, read: int) -> None:
-        for tree in sorted(self._journals.holders.get(uid, ())):
-            await self._settle(self._journals.tree(tree), absent, read)
 
     async def _store(self, draft: TreeOverlay, facts: Sequence[Fact]) -> None:
         if not facts:

@@ -146,6 +146,8 @@ class AdmissionState(Part):
     def follow(self, change: Change, *, is_list: bool = False) -> None:
         """The state of the cluster changed; ``is_list``: a complete list of pods says so."""
         before, after, gone = change.before, change.after, change.gone
+        if isinstance(before, Workload):
+            self.coverage.changes(before, change)
         if isinstance(after, Workload):
             self._ending.pop(after.uid, None)
             self.changed.add(after.uid)
@@ -258,10 +260,8 @@ class AdmissionState(Part):
         if gone.kind == ELASTIC or not is_other:
             tree = before.fact.tree if isinstance(before, rows.Quota) and gone.listed_us else ""
             self._put(
-                SeenQuota(
-                    gone.name, gone.uid, gone.kind, parent, None, gone.at_us, tree, gone.namespace
-                )
-            )
+                SeenQuota(gone.name, gone.uid, gone.kind, parent, None, gone.at_us, tree, gone.namespace)
+            )  # fmt: skip
         self.changed_quotas.add(name)
 
     def _rule(self, fact: quotas.QuotaObserved) -> None:

@@ -220,8 +220,9 @@ class QueueState(Part):
         return uid in self._returning
 
     def is_ending(self, uid: str) -> bool:
-        """Whether pods of it still live: what they hold is not free yet."""
-        return bool(self._view.coverage.lives.pods(uid))
+        """Whether pods of it still live, or may still land: what they hold is not free yet."""
+        node = self._view.coverage.lives.node(uid)
+        return bool(node.pods or node.awaited)
 
     def returning(self) -> Iterator[Object]:
         """What still runs and is to wait again."""

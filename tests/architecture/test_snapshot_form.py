@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "05b7b70462077ae6",
+    "versions": "a977817ef641c25f",
     "reactors": "2dfd0ef7a0dbb6a4",
-    "admission": "299c335bc958cbcb",
+    "admission": "eabb9cef03a9b1cc",
 }
 
 ADVICE = """

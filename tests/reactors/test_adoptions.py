@@ -61,7 +61,7 @@ async def test_a_pod_that_is_given_to_the_owner_of_another_operator_has_to_fit_i
     for _ in range(2):
         assert (await adopt(cluster, "Pod", "p", 4, **how)).reason == "over-quota"
     lives = cluster.admission.view.coverage.lives
-    assert [lives.pods(uid)["limits.cpu"] for uid in ("night", "train")] == [4000, 4000]
+    assert [lives.node(uid).pods["limits.cpu"] for uid in ("night", "train")] == [4000, 4000]
 
 
 async def test_what_was_to_be_adopted_and_was_not_counts_where_it_was(cluster):
@@ -77,12 +77,12 @@ async def test_what_was_to_be_adopted_and_was_not_counts_where_it_was(cluster):
     of_train = {"by": ("PyTorchJob", "train"), "was": ("ReplicaSet", "set")}
     assert (await adopt(cluster, "Pod", "p", 4, **of_train)).reason == "raised"
     lives = cluster.admission.view.coverage.lives
-    assert lives.pods("train")["limits.cpu"] == 4000
+    assert lives.node("train").pods["limits.cpu"] == 4000
 
     cluster.clock.after(100)
     await show(cluster, "Job", "later", 0)
     assert not (lives.has("web") or lives.has("train"))
-    assert lives.pods("set")["limits.cpu"] == 4000
+    assert lives.node("set").pods["limits.cpu"] == 4000
 
 
 async def test_a_set_that_was_not_let_go_after_all_counts_for_its_owner_again(cluster):

@@ -62,8 +62,8 @@ def test_sums_are_those_of_a_count(steps):
     for version, step in enumerate(steps, 1):
         apply(step, version, lives, plain, wanted)
         for uid in OBJECTS:
-            assert dict(lives.total(uid)) == plain.total(uid), (step, uid)
-            assert lives.pods(uid).get("cpu", 0) == plain.running(uid), (step, uid)
+            assert dict(lives.node(uid).total) == plain.total(uid), (step, uid)
+            assert lives.node(uid).pods.get("cpu", 0) == plain.running(uid), (step, uid)
     for uid in PODS:
         lives.drop_pod(uid)
     for uid in OBJECTS:
@@ -103,17 +103,17 @@ def apply(step, version, lives, plain, wanted):
 def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undone():
     lives = Lives(lambda uid: "", lambda uid: None)
     undo = lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
-    assert (lives.pods("j")["cpu"], "#" in lives.pods("j")) == (4, True)
+    assert (lives.node("j").pods["cpu"], "#" in lives.node("j").pods) == (4, True)
     undo()
     assert not lives.has("j")
     lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
     lives.see_pod("p1", "j", {"cpu": 3}, "7", 5)
-    assert dict(lives.pods("j")) == {"cpu": 3}
+    assert dict(lives.node("j").pods) == {"cpu": 3}
     lives.expect_pod("p1", "j", {"cpu": 9}, "8", 10)
     lives.see_pod("p1", "j", {"cpu": 3}, "8", 11)
-    assert lives.pods("j")["cpu"] == 9, "that was before"
+    assert lives.node("j").pods["cpu"] == 9, "that was before"
     lives.expire(10 + LANDED_US)
-    assert dict(lives.pods("j")) == {"cpu": 3}
+    assert dict(lives.node("j").pods) == {"cpu": 3}
 
 
 def test_what_was_seen_since_is_not_undone():
@@ -126,7 +126,7 @@ def test_what_was_seen_since_is_not_undone():
     undo_pod()
     undo_set()
 
-    assert (dict(lives.pods("j")), lives.asked("r1")["cpu"]) == ({"cpu": 3}, 5)
+    assert (dict(lives.node("j").pods), lives.node("r1").asked["cpu"]) == ({"cpu": 3}, 5)
 
 
 def test_what_a_process_of_a_fast_clock_expects_holds_up_nothing_else():
@@ -136,7 +136,7 @@ def test_what_a_process_of_a_fast_clock_expects_holds_up_nothing_else():
 
     lives.expire(LANDED_US)
 
-    assert lives.pods("j")["cpu"] == 1
+    assert lives.node("j").pods["cpu"] == 1
 
 
 def test_what_ends_is_said_beside_what_lives():
@@ -147,11 +147,11 @@ def test_what_ends_is_said_beside_what_lives():
     lives.see_pod("p1", "set", {"cpu": 3}, "4", 4, is_ending=True)
     lives.expect_pod("p2", "set", {"cpu": 6}, "3", 5)
 
-    assert (lives.pods("web")["cpu"], ending(lives.pods("web"))) == (9, {"cpu": 9})
-    assert (lives.total("web")["cpu"], ending(lives.total("web"))) == (9, {})
+    assert (lives.node("web").pods["cpu"], ending(lives.node("web").pods)) == (9, {"cpu": 9})
+    assert (lives.node("web").total["cpu"], ending(lives.node("web").total)) == (9, {})
     for uid in ("p1", "p2"):
         lives.drop_pod(uid)
-    assert not ending(lives.pods("web"))
+    assert not ending(lives.node("web").pods)
 
 
 class Nothing:
@@ -173,8 +173,8 @@ def test_a_late_observation_moves_no_pod_to_its_former_owner():
     ):
         view.take(event)
 
-    assert not view.coverage.lives.pods("former")
-    assert view.coverage.lives.pods("owner")["limits.cpu"] == 1000
+    assert not view.coverage.lives.node("former").pods
+    assert view.coverage.lives.node("owner").pods["limits.cpu"] == 1000
 
 
 def test_a_chain_that_closes_in_itself_is_cut():
@@ -184,7 +184,7 @@ def test_a_chain_that_closes_in_itself_is_cut():
         lives.see(uid, {"cpu": 1}, str(version))
     lives.see_pod("p", "a", {"cpu": 5}, "9", 9)
 
-    assert lives.pods("a")["cpu"] == 5
+    assert lives.node("a").pods["cpu"] == 5
 
 
 def test_models_that_pods_do_not_name_are_their_owners():

@@ -101,13 +101,7 @@ def answers_of(readers):
         "seen": {uid: evidence(view, uid) for uid in uids},
         "held": {uid: sorted((n.name, g.charge) for n, g in journals.grants(uid)) for uid in uids},
         "below": {
-            uid: (
-                lives.total(uid),
-                lives.pods(uid),
-                lives.asked(uid),
-                lives.above(uid),
-                lives.pod(uid),
-            )
+            uid: (msgspec.structs.astuple(lives.node(uid)), lives.above(uid), lives.pod(uid))
             for uid in uids
         },
         "waits": planned_in(journals.trees, readers.lines),

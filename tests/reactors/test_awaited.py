@@ -1,0 +1,185 @@
+"""What a controller may still make of what its object asked for before: it goes on until it hears that this asks for less.
+
+What it makes passes, covered, with nothing in the journal, wherever that was not heard of either. So the owner holds what was
+not seen of it until the API server's deadline.
+"""
+
+import asyncio
+
+import pytest
+
+from bus.events.workloads import WorkloadVanished
+from projections.quota_trees.shape import LANDED_US
+from tests.reactors.below import CONTROLLER, ask, begin, owner, show
+from tests.reactors.cluster import QUOTA, Cluster
+
+pytestmark = pytest.mark.simulated
+
+OF_JOB = {"by": ("Job", "job")}
+
+
+@pytest.fixture
+async def cluster():
+    async with Cluster() as running:
+        await running.see_quota("team", {"limits.cpu": 6000})
+        # Somebody follows pods.
+        await running.list_pods()
+        yield running
+
+
+async def later(cluster, seconds=76):
+    """That much later, when something happens."""
+    cluster.clock.after(seconds)
+    await cluster.see_node("node", "node")
+
+
+async def test_a_pod_that_lands_behind_the_delete_of_its_owner_is_charged_all_the_time(cluster):
+    """It was reviewed before anybody heard of the delete; the quota was given to another one, and both ran."""
+    await begin(cluster, "Job", "job", 2, 3)
+    assert (await ask(cluster, "Pod", "p", 2, **OF_JOB, user=CONTROLLER)).reason == "covered"
+    await cluster.lose("job")
+
+    assert (await ask(cluster, "Job", "next", 2)).reason == "over-quota"
+    await show(cluster, "Pod", "p", 2, **OF_JOB)
+    assert cluster.used() == 6000
+    await later(cluster)
+    assert cluster.used() == 2000
+    await cluster.lose_pod("p", owner("Job", "job"))
+    assert cluster.used() == 0
+    assert cluster.said("decided")[-1]["verdict"] == "refused", "nothing is adopted"
+
+
+async def test_what_comes_is_no_longer_awaited(cluster):
+    await begin(cluster, "Job", "job", 2, 3)
+    await show(cluster, "Pod", "first", 2, **OF_JOB)
+    await cluster.lose("job")
+    await show(cluster, "Pod", "second", 2, **OF_JOB)
+    assert cluster.used() == 6000
+
+    for name, left in (("first", 4000), ("second", 2000)):
+        await cluster.lose_pod(name, owner("Job", "job"))
+        assert cluster.used() == left
+    await later(cluster)
+    assert cluster.used() == 0
+
+
+async def test_an_owner_whose_pods_were_all_seen_gives_back_at_once_what_ends(cluster):
+    await begin(cluster, "Job", "job", 2, 3)
+    for number in range(3):
+        await show(cluster, "Pod", f"p{number}", 2, **OF_JOB)
+    await cluster.lose("job")
+
+    for number in range(3):
+        await cluster.lose_pod(f"p{number}", owner("Job", "job"))
+    assert cluster.used() == 0
+
+
+async def test_a_job_that_has_ended_gives_back_at_once(cluster):
+    """Its controller says so when its pods have ended, and makes no more."""
+    await begin(cluster, "Job", "job", 2, 3)
+    await show(cluster, "Job", "job", 0, 0, suspended=True)
+
+    assert cluster.used() == 0
+
+
+async def test_a_job_that_is_suspended_while_its_pods_are_made_holds_them(cluster):
+    await begin(cluster, "Job", "job", 2, 3)
+    await show(cluster, "Job", "job", 0, 0, suspended=True, wanted={"limits.cpu": 6000})
+
+    assert cluster.used() == 6000
+    await later(cluster)
+    assert cluster.used() == 0
+
+
+async def test_it_is_given_back_when_nothing_happens_either(cluster):
+    await begin(cluster, "Job", "job", 2, 3)
+    gone = WorkloadVanished(
+        uid="job", kind="Job", namespace="ns", name="job", resource_version="90"
+    )
+    await cluster.say(gone, "job", cluster.clock.us - LANDED_US + 20_000)
+    assert cluster.used() == 6000
+    cluster.clock.after(1)
+
+    async with asyncio.timeout(10):
+        while cluster.used():
+            await asyncio.sleep(0)
+
+
+async def test_where_nobody_follows_pods_nothing_is_awaited():
+    async with Cluster() as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 6000})
+        await begin(cluster, "Job", "job", 2, 3)
+        await cluster.lose("job")
+
+        assert cluster.used() == 0
+
+
+@pytest.mark.parametrize("what", ["scaled", "edited", "deleted"])
+async def test_a_replica_set_that_is_not_full_holds_the_rest_of_its_deployments_charge(
+    cluster, what
+):
+    """Its pods are made in the seconds in which its Deployment is scaled down."""
+    of_web, of_set = {"by": ("Deployment", "web")}, {"by": ("ReplicaSet", "web-1")}
+    await begin(cluster, "Deployment", "web", 2, 3)
+    await begin(cluster, "ReplicaSet", "web-1", 2, 3, **of_web, user=CONTROLLER)
+    await show(cluster, "Pod", "first", 2, **of_set)
+    cluster.clock.after(100)
+    if what == "deleted":
+        await cluster.lose("web", kind="Deployment")
+        await cluster.lose("web-1", kind="ReplicaSet")
+    else:
+        size = (2, 1) if what == "scaled" else (0.5, 2)
+        await show(cluster, "Deployment", "web", *size)
+        await show(cluster, "ReplicaSet", "web-1", *size, **of_web)
+    assert cluster.used() == 6000
+
+    await show(cluster, "Pod", "late", 2, **of_set)
+    assert cluster.used() == 6000
+    await later(cluster)
+    assert cluster.used() == 4000
+
+
+async def test_a_deployment_holds_what_was_not_seen_of_the_sets_that_it_asked_for(cluster):
+    """The watch of one kind may be ahead of another's: the Deployment is seen scaled down before its ReplicaSet is seen."""
+    await begin(cluster, "Deployment", "web", 2, 3)
+    cluster.clock.after(100)
+    await show(cluster, "Deployment", "web", 2, 1)
+    assert cluster.used() == 6000
+
+    await show(cluster, "ReplicaSet", "web-1", 2, 3, by=("Deployment", "web"))
+    assert (cluster.used(), cluster.said("decided")[-1]["verdict"]) == (6000, "admitted")
+    await show(cluster, "ReplicaSet", "web-1", 2, 1, by=("Deployment", "web"))
+    assert cluster.used() == 6000
+    await later(cluster)
+    assert cluster.used() == 2000
+
+
+async def test_a_model_that_pods_name_themselves_is_not_missing(cluster):
+    """Their owner asks for cores of no model; theirs have one."""
+    await begin(cluster, "Job", "job", 2, 3)
+    labels = {QUOTA: "team", f"{QUOTA}/cpu-type": "A4"}
+    for number in range(3):
+        await show(cluster, "Pod", f"p{number}", 2, **OF_JOB, labels=labels)
+    await cluster.lose("job")
+    for number in range(3):
+        await cluster.lose_pod(f"p{number}", owner("Job", "job"))
+
+    assert cluster.used() == 0
+
+
+async def test_sets_that_are_asked_for_beyond_their_deployment_are_written_down(cluster):
+    """What it is charged for more than it asks for falls as soon as that was seen to be used no more."""
+    await cluster.see_quota("team", {"limits.cpu": 8000})
+    of_web = {"by": ("Deployment", "web"), "user": CONTROLLER}
+    await begin(cluster, "Deployment", "web", 2, 3)
+    await begin(cluster, "ReplicaSet", "old", 2, 3, **of_web)
+    for number in range(3):
+        await show(cluster, "Pod", f"p{number}", 2, by=("ReplicaSet", "old"))
+    assert (await ask(cluster, "ReplicaSet", "new", 2, 1, **of_web)).reason == "raised"
+    await show(cluster, "ReplicaSet", "old", 2, 2, by=("Deployment", "web"))
+    await cluster.lose_pod("p0", owner("ReplicaSet", "old"))
+    entries = len(cluster.said("decided"))
+
+    assert (await ask(cluster, "ReplicaSet", "newer", 2, 1, **of_web)).reason == "covered"
+    [written] = cluster.said("decided")[entries:]
+    assert (written["child"]["name"], cluster.used()) == ("newer", 8000)
