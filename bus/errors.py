@@ -249,6 +249,13 @@ class SegmentPlaceError(RetryableError):
     """
 
 
+class ObjectStoreError(RetryableError):
+    """An S3-compatible store does not do what it is asked.
+
+    Sealing tries again later; a command ends and says so.
+    """
+
+
 class LedgerNewerError(LedgerError):
     """The ledger's schema is newer than this code: upgrade it.
 

@@ -116,9 +116,10 @@ def cluster_settings(settings: Settings, name: str) -> Settings:
     """The settings of one cluster's ledger."""
     cluster = settings.cluster.model_copy(update={"name": name})
     data, history = settings.data / FOLDER / name, settings.history
-    if history.folder is not None:
+    if (folder := history.folder) is not None:
         # Segments of two histories have the same names.
-        history = history.model_copy(update={"folder": history.folder / name})
+        own = folder / name if isinstance(folder, Path) else f"{folder.rstrip('/')}/{name}"
+        history = history.model_copy(update={"folder": own})
     return settings.model_copy(
         update={"data": data, "ledger": LedgerSettings(), "cluster": cluster, "history": history}
     )

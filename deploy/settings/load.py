@@ -40,7 +40,7 @@ def load(options: Mapping[str, Any] | None = None, config: Path | None = None) -
         history = settings.history
         if history.keep_us is not None and history.segment_events and not settings.seals:
             raise SettingsError(
-                "history.keep: a ledger on PostgreSQL needs history.folder, a folder that all processes of Bursar have"
+                "history.keep: a ledger on PostgreSQL needs history.folder, a bucket, or a folder that all processes of Bursar have"
             )
         data = settings.data.expanduser().absolute()
         return settings.model_copy(update={"data": data})

@@ -34,6 +34,7 @@ from pydantic_settings import (
 )
 
 from bus.kube.watch.labels import LabelPolicy
+from bus.object_store import SCHEME
 from deploy.logs import Form
 from deploy.settings.addresses import (
     EMBEDDED,
@@ -88,11 +89,18 @@ class HistorySettings(_Part):
 
     #: Events of one segment; fewer where they are large. 0 = none is written.
     segment_events: int = Field(20_000, ge=0, le=1_000_000)
-    #: The folder of the segments. None = ``segments`` in the data folder; of a ledger on PostgreSQL none are written then. There it
-    #: is a folder that all processes of Bursar have under this path.
-    folder: Path | None = None
+    #: The folder of the segments, or ``s3://BUCKET/PREFIX``. None = ``segments`` in the data folder; of a ledger on PostgreSQL none
+    #: are written then. There it is a folder that all processes of Bursar have under this path, or a bucket that they may read.
+    folder: str | Path | None = None
     #: How long the ledger's table keeps what a verified segment holds, such as ``90d``. ``for ever``: nothing is trimmed.
     keep: str = "for ever"
+
+    @field_validator("folder")
+    @classmethod
+    def _place(cls, folder: str | Path | None) -> str | Path | None:
+        if not isinstance(folder, str) or folder.startswith(SCHEME):
+            return folder
+        return Path(folder) if folder else None
 
     @field_validator("keep")
     @classmethod
@@ -270,9 +278,10 @@ class Settings(BaseSettings):
         return self.ledger.heads_file or self.data / "heads.jsonl"
 
     @property
-    def segments_folder(self) -> Path:
-        """Where sealed segments lie."""
-        return (self.history.folder or self.data / "segments").expanduser().absolute()
+    def segments_folder(self) -> Path | str:
+        """Where sealed segments lie: a folder, or the address of a bucket."""
+        folder = self.history.folder or self.data / "segments"
+        return folder if isinstance(folder, str) else folder.expanduser().absolute()
 
     @property
     def seals(self) -> bool:

@@ -157,6 +157,23 @@ def missing(asked: Amounts, total: Amounts) -> dict[str, int]:
     return {key: n for key, n in found.items() if n}
 
 
+def weighed(asked: Amounts, below: Amounts) -> Amounts:
+    """What an object counts that asks for ``asked``, with ``below`` it, both as :func:`counted`: the larger of each.
+
+    What it asks for beyond what is below it names no model; of the rest each pod says whether it does.
+    """
+    found = largest(asked, below)
+    if not (asked and below):
+        return found
+    found = dict(found)
+    for key, unnamed in asked.items():
+        if key.startswith(UNNAMED):
+            plain = key.removeprefix(UNNAMED)
+            beyond = max(0, asked.get(plain, 0) - below.get(plain, 0))
+            found[key] = below.get(key, 0) + min(unnamed, beyond)
+    return {key: n for key, n in found.items() if n}
+
+
 def replaced(total: Amounts, before: Amounts, after: Amounts) -> Amounts:
     """A sum with ``after`` in the place of ``before``."""
     if before == after:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from projections.quota_trees.keys import Amounts, added, largest, less, replaced
+from projections.quota_trees.keys import Amounts, added, largest, less, replaced, weighed
 
 NOTHING: Amounts = {}
 
@@ -54,7 +54,7 @@ class Node(msgspec.Struct, gc=False, eq=False):
     @property
     def weight(self) -> Amounts:
         """What it counts for its parent."""
-        return largest(self.ask, self.expected, self.below)
+        return weighed(self.asked, self.below)
 
 
 class Chains:

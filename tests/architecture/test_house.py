@@ -27,7 +27,7 @@ ADAPTERS = {
     "aiohttp": ("bus.kube.client",),
     "alembic": ("migrations",),
     "uvicorn": (),
-    "minio": ("deploy.commands.backup_places",),
+    "minio": ("bus.object_store",),
 }
 
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from bus import object_store
 from deploy.commands import backup as backups
-from deploy.commands import backup_places
-from deploy.commands.backup_places import Bucket
+from deploy.commands.backup_places import BucketPlace
 from projections.engine.store import Store, engine
 from tests import s3
 from tests.cluster import build, credentials
@@ -235,7 +235,7 @@ def test_what_was_broken_off_before_the_manifest_is_the_backup_before(
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
     fill(store, recorded()[700:1_100], batch=100)
     store.close()
-    keep = Bucket.keep
+    keep = BucketPlace.keep
 
     def killed(place, name):
         if name == backups.MANIFEST:
@@ -243,7 +243,7 @@ def test_what_was_broken_off_before_the_manifest_is_the_backup_before(
         keep(place, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Bucket, "keep", killed)
+        patch.setattr(BucketPlace, "keep", killed)
         assert bursar("backup", WHERE, "--data", data) == 130
     assert bursar("restore", WHERE, "--data", tmp_path / "before") == 0
     assert rows_of(tmp_path / "before") == before
@@ -270,8 +270,8 @@ def test_while_events_are_folded_no_key_lies_in_a_folder_for_temporary_files(
 ):
     (data / "signing.key").write_bytes(bytes(32))
     (data / "signing.key").chmod(0o600)
-    client = backup_places._client
-    monkeypatch.setattr(backup_places, "_client", lambda: (client()[0], True))
+    client = object_store._client
+    monkeypatch.setattr(object_store, "_client", lambda variables: (client(variables)[0], True))
     assert bursar("backup", WHERE, "--with-key", "--data", data) == 0
     work, fold, seen = tmp_path / "work", backups._fold, []
     work.mkdir()

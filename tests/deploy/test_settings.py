@@ -158,7 +158,8 @@ def test_the_scheduler_is_told_on_this_machine_alone_unless_a_setting_says_so(ho
 
 @pytest.mark.parametrize(
     ("ledger", "folder", "seals"),
-    [("sqlite:////l.db", None, True), ("postgres://db/b", None, False), ("postgres://db/b", "/shared", True)],
+    [("sqlite:////l.db", None, True), ("postgres://db/b", None, False), ("postgres://db/b", "/shared", True),
+     ("postgres://db/b", "s3://history/c1", True)],
 )  # fmt: skip
 def test_beside_a_ledger_on_a_server_segments_need_a_folder_that_all_have(
     environment, ledger, folder, seals
@@ -182,3 +183,5 @@ def test_each_cluster_of_a_hub_has_a_folder_of_segments_of_its_own(environment):
     folders = {cluster_settings(settings, name).segments_folder for name in ("a", "b")}
 
     assert folders == {Path("/shared/a"), Path("/shared/b")}
+    environment.setenv("BURSAR_HISTORY__FOLDER", "s3://history/all/")
+    assert cluster_settings(load(), "a").segments_folder == "s3://history/all/a"

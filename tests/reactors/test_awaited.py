@@ -10,7 +10,7 @@ import pytest
 
 from bus.events.workloads import WorkloadVanished
 from projections.quota_trees.shape import LANDED_US
-from tests.reactors.below import CONTROLLER, ask, begin, owner, show
+from tests.reactors.below import CONTROLLER, OF, ask, begin, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated
@@ -183,3 +183,26 @@ async def test_sets_that_are_asked_for_beyond_their_deployment_are_written_down(
     assert (await ask(cluster, "ReplicaSet", "newer", 2, 1, **of_web)).reason == "covered"
     [written] = cluster.said("decided")[entries:]
     assert (written["child"]["name"], cluster.used()) == ("newer", 8000)
+
+
+async def test_a_pod_that_names_the_model_of_its_owner_itself_is_charged_once(cluster):
+    """Its ReplicaSet asks for cores of no model, and they counted for the owner's beside those that the pod names."""
+    await cluster.see_quota("team", {"limits.cpu": 10_000, "limits.cpu.A4": 10_000})
+    labels = {QUOTA: "team", f"{QUOTA}/cpu-type": "A4"}
+    web = made("Deployment", "web", 2, 3)
+    web["metadata"]["labels"] = labels
+    assert (await cluster.review(web, **OF["Deployment"])).allowed
+    await show(cluster, "Deployment", "web", 2, 3, labels=labels)
+    await show(cluster, "ReplicaSet", "web-1", 2, 3, by=("Deployment", "web"))
+    by = {"by": ("ReplicaSet", "web-1")}
+    for number in range(2):
+        await show(
+            cluster, "Pod", f"p{number}", 2, **by, labels=labels if number else {QUOTA: "team"}
+        )
+
+    assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (6000, 6000)
+    await show(cluster, "ReplicaSet", "web-1", 2, 1, by=("Deployment", "web"))
+    await show(cluster, "Deployment", "web", 2, 1, labels=labels)
+    cluster.clock.after(100)
+    await cluster.lose_pod("p0", owner("ReplicaSet", "web-1"))
+    assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (2000, 2000)

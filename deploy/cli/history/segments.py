@@ -103,5 +103,5 @@ def _require(asked: CommandContext) -> None:
         raise typer.BadParameter("history.segment_events is 0: nothing is sealed")
     if not asked.settings.seals:
         raise typer.BadParameter(
-            "a ledger on PostgreSQL needs history.folder, a folder that all processes of Bursar have"
+            "a ledger on PostgreSQL needs history.folder, a bucket, or a folder that all processes of Bursar have"
         )

@@ -1,24 +1,31 @@
 """ADAPTER: where segments lie. A file appears under its name when it is whole, and on disk.
 
 A place is written in the ledger as it is found from there: a folder beside an SQLite ledger by its name, so that both can be moved
-together, any other by its whole path.
+together, any other by its whole path, and what lies in a bucket by its address. Where the store is, and who may ask it, is said by
+the environment of whoever reads, never by the ledger.
 """
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import sqlalchemy as sa
 
 from bus import private_files
-from bus.errors import DamagedSegmentError, LedgerError, SegmentPlaceError
+from bus.errors import DamagedSegmentError, LedgerError, ObjectStoreError, SegmentPlaceError
+from bus.object_store import SCHEME, Bucket, bucket_of
 from projections.engine.segments.form import LARGEST
 from projections.engine.store import IN_MEMORY
 
 #: What a killed process leaves: files that were not renamed yet.
 _DRAFTS = "segment-*.zst.*.new"
+#: So long what a bucket was seen to have is believed: `bursar status` asks after every segment.
+LISTED_SECONDS = 5.0
 
 _databases = sa.table("pragma_database_list", sa.column("name"), sa.column("file"))
 #: The file of an SQLite ledger, also where another one that shows a past moment lies before it.
@@ -97,8 +104,67 @@ class FolderPlace:
         return str(self._folder / name)
 
 
+class BucketPlace:
+    """Below a prefix of a bucket of an S3-compatible store."""
+
+    #: By address: when a bucket was listed, whether it is there, and what it has.
+    _seen: ClassVar[dict[str, tuple[float, bool, frozenset[str]]]] = {}
+
+    def __init__(self, address: str) -> None:
+        self._address = address.rstrip("/")
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a whole object."""
+        with self._told(name):
+            self._bucket.put(name, content)
+        self._seen.pop(self._address, None)
+
+    def get(self, name: str) -> bytes | None:
+        """A whole object; None where there is none."""
+        with self._told(name):
+            found = self._bucket.get(name, LARGEST)
+        if found is not None and len(found) > LARGEST:
+            raise DamagedSegmentError("it is larger than any segment")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether there is such an object, or was a few seconds ago."""
+        return name in self._listed()[1]
+
+    def exists(self) -> bool:
+        """Whether there is such a bucket, or was a few seconds ago."""
+        return self._listed()[0]
+
+    def where(self, name: str) -> str:
+        """The address."""
+        return f"{self._address}/{name}"
+
+    @property
+    def _bucket(self) -> Bucket:
+        return bucket_of(self._address)
+
+    def _listed(self) -> tuple[bool, frozenset[str]]:
+        at, is_there, names = self._seen.get(self._address, (-LISTED_SECONDS, False, frozenset()))
+        now = time.monotonic()
+        if now - at >= LISTED_SECONDS:
+            with self._told(""):
+                is_there = self._bucket.exists()
+                names = frozenset(self._bucket.sizes() if is_there else ())
+            self._seen[self._address] = now, is_there, names
+        return is_there, names
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except ObjectStoreError as error:
+            raise SegmentPlaceError(path=self.where(name), reason=str(error)) from error
+
+
 def place_of(text: str, ledger_file: str | None) -> Place:
     """The place that is written so in a ledger, which lies in ``ledger_file`` where it is SQLite's."""
+    if text.startswith(SCHEME):
+        return BucketPlace(text)
     folder = Path(text)
     if not folder.is_absolute():
         if ledger_file in IN_MEMORY:
@@ -107,8 +173,10 @@ def place_of(text: str, ledger_file: str | None) -> Place:
     return FolderPlace(folder)
 
 
-def written(folder: Path, made: sa.Engine) -> str:
-    """How a folder is written in the ledger of ``made``."""
+def written(folder: Path | str, made: sa.Engine) -> str:
+    """How a folder, or the address of a bucket, is written in the ledger of ``made``."""
+    if isinstance(folder, str):
+        return folder
     file = made.url.database if made.dialect.name == "sqlite" else None
     if file not in IN_MEMORY:
         home = Path(str(file)).absolute().parent

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from bus.crashpoints import crashpoint
 from bus.envelope import GENESIS, Event
 from bus.errors import DamagedSegmentError, LedgerError
+from bus.object_store import SCHEME
 from projections.engine.heads import Signer
 from projections.engine.segments.form import (
     Content,
@@ -56,11 +57,12 @@ class Sealer:
     def __init__(self, store: Store, signer: Signer, folder: Path | str, every: int) -> None:
         self._store = store
         self._signer = signer
-        text = written(folder, store.engine) if isinstance(folder, Path) else folder
+        """``folder``: a folder, or what is written of one in a ledger, or the address of a bucket."""
+        text = written(folder, store.engine)
         self._written = text
         self._every = every
-        relative = not text.startswith("/")
-        self._ledger_file = store.select(LEDGER_FILE)[0][0] if relative else None
+        is_beside = not text.startswith(("/", SCHEME))
+        self._ledger_file = store.select(LEDGER_FILE)[0][0] if is_beside else None
         self._place = place_of(text, self._ledger_file)
 
     def seal(self) -> SegmentHead | None:
@@ -177,7 +179,7 @@ class Sealer:
         found = None if there is None else _head_in(there)
         if found is not None and found.chain != head.chain:
             raise LedgerError(
-                "the folder of segments holds another history, or segments that another key signed:"
+                "the place of segments holds another history, or segments that another key signed:"
                 " name another with history.folder",
                 path=self._place.where(name),
             )

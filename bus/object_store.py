@@ -1,0 +1,220 @@
+"""ADAPTER: objects below a prefix of a bucket of an S3-compatible store.
+
+Nothing that a store says of its content is believed here or needed: who reads an object knows its digest. An object appears under
+its name when it is whole. Credentials, region and endpoint are named as for the AWS tools: environment, files, or the role of
+the machine or service account.
+
+Source: Amazon S3 API reference; docs/operating.md.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from urllib.parse import urlsplit
+
+from bus import private_files
+from bus.errors import ObjectStoreError
+
+if TYPE_CHECKING:
+    from minio import Minio
+
+T = TypeVar("T")
+
+SCHEME = "s3://"
+#: Seconds for a connection, for the next bytes of an answer, and for a whole object; and how often a request is made.
+CONNECT_SECONDS, ANSWER_SECONDS, OBJECT_SECONDS = 10.0, 60.0, 1800.0
+ATTEMPTS = 4
+#: Seconds for a connection to whoever hands out the role of a machine or account.
+ROLE_SECONDS = 2.0
+#: Bytes that are written at a time.
+CHUNK = 2**20
+#: Without the right to list, a store says this of what is not there.
+_DENIED = "the store denies it: the credentials need ListBucket, GetObject and PutObject"
+#: Codes of a store, and what they mean to its user.
+_WORDS = {
+    "NoSuchBucket": "there is no such bucket",
+    "AccessDenied": _DENIED,
+    "InvalidAccessKeyId": "the store does not know the access key",
+    "SignatureDoesNotMatch": "the secret key is not that of the access key",
+    "RequestTimeTooSkewed": "this machine's clock and the store's differ by too much",
+    "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
+}
+#: What begins a name of a variable that says where stores are, and who asks.
+_NAMES = ("AWS_", "SSL_CERT_FILE")
+
+_variables: Callable[[], Mapping[str, str]] = dict
+
+
+def told_by(variables: Callable[[], Mapping[str, str]]) -> None:
+    """Have stores found by these variables from now on. A ledger names places wherever it is read, and only the composition
+    root reads the environment.
+    """
+    global _variables
+    _variables = variables
+
+
+def bucket_of(where: str) -> Bucket:
+    """What is named as s3://BUCKET/PREFIX. Raises ObjectStoreError where it cannot be asked: no name, no credentials, no minio."""
+    name, _, prefix = where.removeprefix(SCHEME).partition("/")
+    if not (where.startswith(SCHEME) and name):
+        raise ObjectStoreError(f"{where}: name a bucket, as in s3://backups/bursar")
+    said = {key: text for key, text in _variables().items() if key.startswith(_NAMES)}
+    client, is_secret = _client(frozenset(said.items()))
+    return Bucket(client, is_secret, name, prefix.strip("/"))
+
+
+class Bucket:
+    """Objects below a prefix of a bucket, by their names behind that. Every method raises ObjectStoreError."""
+
+    def __init__(self, client: Minio, is_secret: bool, bucket: str, prefix: str) -> None:
+        """``is_secret``: nobody on the way can read what is written."""
+        self._client, self._bucket, self._prefix = client, bucket, prefix
+        self.is_secret = is_secret
+
+    def get(self, name: str, most: int) -> bytes | None:
+        """An object, of one that is larger than ``most`` bytes no more than its beginning; None where there is none."""
+        found = io.BytesIO()
+        is_there = self._asked(lambda: self._brought(name, found, most), name)
+        return found.getvalue() if is_there else None
+
+    def fetch(self, name: str, path: Path) -> bool:
+        """Bring an object to a file, for its owner alone; False where there is none."""
+        return self._asked(lambda: self._fetched(name, path), name)
+
+    def _fetched(self, name: str, path: Path) -> bool:
+        path.unlink(missing_ok=True)
+        with private_files.create(path) as file:
+            is_there = self._brought(name, file)
+        if not is_there:
+            path.unlink()
+        return is_there
+
+    def _brought(self, name: str, file: BinaryIO, most: int | None = None) -> bool:
+        from minio.error import S3Error
+
+        end = time.monotonic() + OBJECT_SECONDS
+        file.seek(0)
+        file.truncate()
+        try:
+            answer = self._client.get_object(self._bucket, self._key(name))
+        except S3Error as error:
+            if error.code == "NoSuchKey":
+                return False
+            raise
+        with closing(answer):
+            for part in answer.stream(CHUNK):
+                file.write(part)
+                if most is not None and file.tell() > most:
+                    break
+                if time.monotonic() > end:
+                    raise TimeoutError(f"not all of it came in {OBJECT_SECONDS:.0f} s")
+        return True
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a whole object, in place of one of this name."""
+        key, size = self._key(name), len(content)
+        self._asked(
+            lambda: self._client.put_object(self._bucket, key, io.BytesIO(content), size), name
+        )
+
+    def put_file(self, name: str, path: Path) -> None:
+        """The same, of a file."""
+        key, file = self._key(name), os.fspath(path)
+        self._asked(lambda: self._client.fput_object(self._bucket, key, file), name)
+
+    def exists(self) -> bool:
+        """Whether there is such a bucket."""
+        return self._asked(lambda: self._client.bucket_exists(self._bucket))
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each object below the prefix, by name: a request for each thousand."""
+        return self._asked(self._listed)
+
+    def _listed(self) -> dict[str, int]:
+        prefix = self._key("")
+        found = self._client.list_objects(self._bucket, prefix=prefix, recursive=True)
+        return {str(one.object_name).removeprefix(prefix): one.size or 0 for one in found}
+
+    def named(self, name: str = "") -> str:
+        """The address of an object, or of the prefix."""
+        return f"{SCHEME}{self._bucket}/{self._key(name)}".rstrip("/")
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix else name
+
+    def _asked(self, ask: Callable[[], T], name: str = "") -> T:
+        """Ask again where an answer broke off."""
+        from minio.error import MinioException, S3Error
+        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+        from urllib3.exceptions import HTTPError, ProtocolError
+
+        broken = retry_if_exception_type(ProtocolError)
+        stop, wait = stop_after_attempt(ATTEMPTS), wait_exponential(0.2, max=5)
+        try:
+            return Retrying(retry=broken, stop=stop, wait=wait, reraise=True)(ask)
+        except S3Error as error:
+            said = _WORDS.get(error.code or "") or f"{error.code}: {error.message}"
+            raise ObjectStoreError(f"{self.named(name)}: {said}") from None
+        except (MinioException, HTTPError, OSError, ValueError) as error:
+            raise ObjectStoreError(f"{self.named(name)}: {error}") from None
+
+
+@lru_cache(maxsize=8)
+def _client(variables: frozenset[tuple[str, str]]) -> tuple[Minio, bool]:
+    """A client by the settings of the AWS tools, and whether it encrypts. Raises ObjectStoreError."""
+    try:
+        import certifi
+        import urllib3
+        from minio import Minio
+        from minio.credentials import providers
+        from minio.error import MinioException
+    except ImportError:
+        raise ObjectStoreError("s3://: minio is not installed: pip install 'bursar[s3]'") from None
+    said = dict(variables)
+    url = said.get("AWS_ENDPOINT_URL_S3") or said.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"  # fmt: skip
+    endpoint = urlsplit(url)
+    if endpoint.scheme not in ("http", "https") or not endpoint.netloc or endpoint.path.strip("/"):
+        raise ObjectStoreError("AWS_ENDPOINT_URL is no address, as in https://store.example:9000")
+    tls: dict[str, Any] = {
+        "cert_reqs": "CERT_REQUIRED",
+        "ca_certs": said.get("AWS_CA_BUNDLE") or said.get("SSL_CERT_FILE") or certifi.where(),
+    }
+    pool = urllib3.PoolManager(
+        timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS),
+        retries=urllib3.Retry(ATTEMPTS, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
+        **tls,
+    )
+    # Who hands out a role is near, or not there at all, and then nothing answers.
+    near = urllib3.PoolManager(
+        timeout=urllib3.Timeout(connect=ROLE_SECONDS, read=CONNECT_SECONDS),
+        retries=urllib3.Retry(1),
+        **tls,
+    )
+    known = providers.ChainedProvider(
+        [
+            providers.EnvAWSProvider(),
+            providers.AWSConfigProvider(profile=said.get("AWS_PROFILE")),
+            providers.IamAwsProvider(http_client=near),
+        ]
+    )
+    try:
+        known.retrieve()
+    except (ValueError, KeyError, OSError, urllib3.exceptions.HTTPError, MinioException) as error:
+        way = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, or give the account a role"
+        raise ObjectStoreError(f"s3://: no credentials ({error}): {way}") from None
+    is_secret = endpoint.scheme == "https"
+    client = Minio(
+        endpoint.netloc,
+        secure=is_secret,
+        region=said.get("AWS_REGION") or said.get("AWS_DEFAULT_REGION"),
+        http_client=pool,
+        credentials=known,
+    )
+    return client, is_secret
