@@ -268,6 +268,11 @@ class TreeOverlay:
             found = node.grants.get(uid)
         return found
 
+    def of(self, uid: str) -> list[Grant]:
+        """What every quota of the tree holds for an object."""
+        quotas = {*self.tree.holders.get(uid, ()), *(q for q, one in self._grants if one == uid)}
+        return [grant for quota in sorted(quotas) if (grant := self.grant(quota, uid)) is not None]
+
     def holds(self, node: Node) -> bool:
         """Whether a quota holds something for any object."""
         return bool(node.grants) or any(quota == node.name for quota, _ in self._grants)

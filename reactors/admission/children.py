@@ -12,7 +12,7 @@ from bus.events.admissions import Child
 from bus.events.pods import Owner
 from bus.kube import kinds
 from projections.cluster import POD
-from projections.quota_trees.keys import added, charged, ending, largest, less, summed
+from projections.quota_trees.keys import added, charged, ending, largest, less, missing, summed
 from reactors.admission.chains import DEPTH
 from reactors.admission.coverage import counts_of
 from reactors.admission.lives import Undo
@@ -263,10 +263,12 @@ class Children:
         holder = self.holder(owner.uid)
         return holder if holder is not None and holder.uid == owner.uid else None
 
-    def weighs(self, uid: str, ask: kinds.Ask) -> dict[str, int]:
-        """What an object, with all that lives below it, is charged at least."""
-        types = types_of(ask.labels)
-        return summed(self._view.coverage.lives.node(uid).below, types)
+    def weighs(self, kind: str, uid: str, ask: kinds.Ask, before: Stored = None) -> dict[str, int]:
+        """What an object is charged at least for what lives below it, or may land there as it asked for it ``before``."""
+        node, awaited = self._view.coverage.lives.node(uid), {}
+        if isinstance(before, kinds.Ask) and self._view.state.is_listed(POD):
+            awaited = dict(largest(node.awaited, missing(counts_of(kind, before), node.total)))
+        return summed(added(node.total, awaited) if awaited else node.below, types_of(ask.labels))
 
 
 def _is_same(review: Review, owner: Owner) -> bool:

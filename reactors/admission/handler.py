@@ -10,6 +10,7 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from reactors.admission.decide import Request, decide_review
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED, sentence, warning
+from reactors.admission.moves import is_moving
 from reactors.admission.objects import Object
 from reactors.admission.owners import Controllers, controller_of, wrote_node
 from reactors.admission.quotas import QUOTAS, answer_quota
@@ -128,7 +130,6 @@ class Handler:
             ask.demand, types_of(ask.labels), review.uid, review.operation, version_of(review),
             reshapes(kind, ask, before), ask.priority_class, controller_of(metadata)[1],
             unstated=to_state(ask, review, before),
-            live=self._children.weighs(uid, ask) if comes(ask, owner, review, before) else {},
         )  # fmt: skip
         if ask.held:
             tree = self._decisions.tree(
@@ -137,7 +138,11 @@ class Handler:
             return waits(tree, request, self._clock.now_us())
         is_resumed = kind.queues and not ask.suspended and rested(before)
         basis = Basis(label=label_of(ask.labels), is_resumed=is_resumed)
-        return await self._decided(where, request, review, basis)
+        brings = partial(self._children.weighs, kind.kind, uid, ask, before)
+        is_coming = comes(ask, owner, review, before)
+        return await self._decided(
+            where, request, review, basis, brings=brings if is_coming else None
+        )
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
         """What it was last seen to ask for, with other replicas.
@@ -190,7 +195,8 @@ class Handler:
                 undo()
             return Answer(True, "owner-unseen")
         most = None if is_asked else self._children.most(below, holder)
-        if holder.where is None or (most is not None and _holds(self._journals, holder, most)):
+        fits = most is not None and _holds(self._journals, holder, most)
+        if holder.where is None or (fits and not is_moving(self._journals, self._view, holder)):
             if review.dry_run or holder.where is None:
                 undo()
             return Answer(True, "covered") if holder.where is not None else ALLOWED
@@ -219,7 +225,7 @@ class Handler:
         review: Review,
     ) -> Answer:
         """The garbage collector takes an object from an owner that goes without it: it takes its charge along."""
-        live = self._children.weighs(uid, ask)
+        live = self._children.weighs(kind.kind, uid, ask)
         if not (ask.demand or live):
             return Answer(True, "fits")
         request = Request(
@@ -239,7 +245,9 @@ class Handler:
         *,
         scales: Object | None = None,
         below: tuple[Below, Holder] | None = None,
+        brings: Callable[[], dict[str, int]] | None = None,
     ) -> Answer:
+        """``brings``: what lives below it when that is decided, which is charged with it."""
         tree = self._journals.places.get((where.kind, where.quota), UNKNOWN)
         # Never by a name that the asker may invent: he would have as many buckets as he likes.
         user = asker_of(review.user, is_controller=self._children.controllers.wrote(review))
@@ -264,12 +272,15 @@ class Handler:
                 self._journals, self._view, scales, version_of(review)
             ):
                 known = replace(basis, refusal=UNSEEN)
-            asks = replace(request, basis=known)
+            if below is not None and is_moving(self._journals, self._view, below[1], draft):
+                known = replace(basis, refusal=UNSEEN)
+            live = brings() if brings is not None else request.live
+            asks = replace(request, basis=known, live=live)
             if below is not None:
                 if undo is not None:
                     # An earlier try lost the race for the journal: it was not stored.
                     undo()
-                decision, undo = self._raised(draft, asks, review, below, now_us)
+                decision, undo = _raised(self._children, draft, asks, review, below, now_us)
                 return decision
             return decide_review(draft, asks, now_us)
 
@@ -283,25 +294,26 @@ class Handler:
         warned = warning(decision, held)
         return Answer(True, decision.reason, warnings=(warned,) if warned else ())
 
-    def _raised(
-        self,
-        draft: TreeOverlay,
-        request: Request,
-        review: Review,
-        below: tuple[Below, Holder],
-        now_us: int,
-    ) -> tuple[AdmissionDecided, Undo | None]:
-        """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted, and
-        what undoes that is given with it.
-        """
-        grant = draft.grant(request.quota, request.uid)
-        live, undo = self._children.asks(*below, grant.charge if grant else {}, review)
-        decision = decide_review(draft, replace(request, live=live), now_us)
-        if decision.verdict == "refused" or review.dry_run:
-            undo()
-            return decision, None
-        self._children.reshape(below[0])
-        return decision, undo
+
+def _raised(
+    children: Children,
+    draft: TreeOverlay,
+    request: Request,
+    review: Review,
+    below: tuple[Below, Holder],
+    now_us: int,
+) -> tuple[AdmissionDecided, Undo | None]:
+    """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted, and
+    what undoes that is given with it.
+    """
+    grant = draft.grant(request.quota, request.uid)
+    live, undo = children.asks(*below, grant.charge if grant else {}, review)
+    decision = decide_review(draft, replace(request, live=live), now_us)
+    if decision.verdict == "refused" or review.dry_run:
+        undo()
+        return decision, None
+    children.reshape(below[0])
+    return decision, undo
 
 
 def _holds(journals: Journals, holder: Holder, need: dict[str, int]) -> bool:

@@ -206,3 +206,57 @@ async def test_a_pod_that_names_the_model_of_its_owner_itself_is_charged_once(cl
     cluster.clock.after(100)
     await cluster.lose_pod("p0", owner("ReplicaSet", "web-1"))
     assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (2000, 2000)
+
+
+MOVED = {"labels": {QUOTA: "other"}}
+
+
+async def test_what_is_raised_below_a_workload_that_moves_is_charged_where_it_comes_to():
+    """By several processes at once: one lets its ReplicaSet be scaled, another lets it move with what lived below it before."""
+    async with Cluster() as one, Cluster(one.transport) as other:
+        other.clock, other._reviews = one.clock, one._reviews
+        await one.see_quota("root", {"limits.cpu": 24_000})
+        await one.see_quota("team", {"limits.cpu": 20_000}, parent="root")
+        await one.see_quota("other", {"limits.cpu": 4000}, parent="root")
+        await begin(one, "Deployment", "web", 2, 0)
+        await begin(one, "ReplicaSet", "web-1", 2, 0, by=("Deployment", "web"), user=CONTROLLER)
+        one.skip_versions(60)
+        old = made("Deployment", "web", 2, 0, version=50)
+        moves = {"version": 50, "before": old, "quota": "other"}
+        of_web = {"by": ("Deployment", "web"), "version": 55}
+        grows = {**of_web, "before": made("ReplicaSet", "web-1", 2, 0, **of_web)}
+
+        answers = await asyncio.gather(
+            ask(one, "ReplicaSet", "web-1", 2, 7, **grows),
+            ask(other, "Deployment", "web", 2, 0, **moves),
+        )
+        allowed = [answer.allowed for answer in answers]
+        assert allowed.count(True) == 1, "the second to be decided knows of the first"
+        assert answers[allowed.index(False)].reason in ("over-quota", "object-unseen")
+
+
+async def test_nothing_is_made_below_a_workload_that_may_move_until_that_was_seen(cluster):
+    """It is charged there with what lived below it when it was asked."""
+    await cluster.see_quota("other", {"limits.cpu": 4000})
+    of_web = {"by": ("Deployment", "web"), "user": CONTROLLER}
+    await begin(cluster, "Deployment", "web", 2, 3)
+    cluster.clock.after(100)
+    await show(cluster, "Deployment", "web", 2, 0)
+    smaller = made("Deployment", "web", 2, 0, version=70)
+    answer = await ask(
+        cluster, "Deployment", "web", 2, 0, before=smaller, version=70, quota="other"
+    )
+    assert answer.reason == "over-quota", "six cores of it may still land"
+    await later(cluster)
+    cluster.skip_versions(60)
+    answer = await ask(
+        cluster, "Deployment", "web", 2, 0, before=smaller, version=70, quota="other"
+    )
+    assert answer.allowed
+
+    answer = await ask(cluster, "ReplicaSet", "web-1", 2, 3, **of_web)
+    assert (answer.reason, answer.allowed) == ("object-unseen", False)
+    cluster.skip_versions(71)
+    await show(cluster, "Deployment", "web", 2, 0, **MOVED)
+    assert (await ask(cluster, "ReplicaSet", "web-1", 2, 2, **of_web)).reason == "raised"
+    assert (cluster.used(), cluster.used("other")) == (0, 4000)
