@@ -139,13 +139,16 @@ class Children:
             QuotaRef(node.kind, node.name, "", node.name),
         )  # fmt: skip
 
-    def unheld(self, below: Below, review: Review) -> Answer | None:
-        """The refusal of what hangs below an owner for which nobody is charged; None where it may pass.
+    def unheld(self, below: Below, holder: Holder | None, review: Review) -> Answer | None:
+        """The refusal of what hangs below an owner for which nobody is charged, or that was not seen; None where it may pass.
 
         Refused where the owner is gone. Where the owner was not seen yet, refused unless a
         controller creates the object: a created object counts for the owner once that is seen, an adopted one may have been
-        charged to another quota.
+        charged to another quota, and may be larger than what the owner makes.
         """
+        is_seen = below.owner.uid in self._view.objects
+        if holder is not None and (is_seen or not self.adopts(below)):
+            return None
         what = f"{below.owner.kind} {below.owner.name!r}"
         if self._is_gone(below.owner.uid):
             said = f"{what}, or what stands above it, is gone (owner-gone)"

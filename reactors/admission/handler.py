@@ -186,7 +186,7 @@ class Handler:
         if not (below.reshapes or self._children.rises(below)):
             return Answer(True, "covered")
         holder = self._children.holder(below.owner.uid)
-        if holder is None and (refusal := self._children.unheld(below, review)) is not None:
+        if (refusal := self._children.unheld(below, holder, review)) is not None:
             return refusal
         is_asked = scales is not None or self._children.is_asked(below, review)
         undo = self._children.expect(below)
