@@ -2,7 +2,8 @@
 
 Nothing that a store says of its content is believed here or needed: who reads an object knows its digest. An object appears under
 its name when it is whole. Credentials, region and endpoint are named as for the AWS tools: environment, files, or the role of
-the machine or service account.
+the machine or service account. They are no settings of Bursar: a ledger names the places of its segments wherever it is read, and
+whoever reads it reaches them in his own way.
 
 Source: Amazon S3 API reference; docs/operating.md.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -49,23 +50,13 @@ _WORDS = {
 #: What begins a name of a variable that says where stores are, and who asks.
 _NAMES = ("AWS_", "SSL_CERT_FILE")
 
-_variables: Callable[[], Mapping[str, str]] = dict
-
-
-def told_by(variables: Callable[[], Mapping[str, str]]) -> None:
-    """Have stores found by these variables from now on. A ledger names places wherever it is read, and only the composition
-    root reads the environment.
-    """
-    global _variables
-    _variables = variables
-
 
 def bucket_of(where: str) -> Bucket:
     """What is named as s3://BUCKET/PREFIX. Raises ObjectStoreError where it cannot be asked: no name, no credentials, no minio."""
     name, _, prefix = where.removeprefix(SCHEME).partition("/")
     if not (where.startswith(SCHEME) and name):
         raise ObjectStoreError(f"{where}: name a bucket, as in s3://backups/bursar")
-    said = {key: text for key, text in _variables().items() if key.startswith(_NAMES)}
+    said = {key: text for key, text in os.environ.items() if key.startswith(_NAMES)}
     client, is_secret = _client(frozenset(said.items()))
     return Bucket(client, is_secret, name, prefix.strip("/"))
 

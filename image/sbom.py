@@ -18,6 +18,7 @@ from pathlib import Path
 
 #: Licences as packages without a License-Expression name them, in a field or a classifier.
 NAMED = {
+    "3-Clause BSD License": "BSD-3-Clause",
     "MIT": "MIT", "MIT License": "MIT", "Apache Software License": "Apache-2.0", "Apache 2.0": "Apache-2.0",
     "Apache-2.0": "Apache-2.0", "Apache License 2.0": "Apache-2.0", "BSD-3-Clause": "BSD-3-Clause", "MPL-2.0": "MPL-2.0",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0", "Python Software Foundation License": "PSF-2.0",
@@ -91,8 +92,8 @@ def document(lock):
         # A lock for several Pythons has several versions of a package.
         if one["name"] not in packages or one.get("version") == here.get(one["name"]):
             packages[one["name"]] = one
-    # The image has this extra: a pod keeps its backups where it can reach.
-    names = sorted(needed(packages, "bursar", ("s3",)) & here.keys())
+    # The image has these extras: a pod keeps its backups where it can reach, and may be traced.
+    names = sorted(needed(packages, "bursar", ("s3", "traces")) & here.keys())
     wrong = [n for n in names if packages[n].get("version", here[n]) != here[n]]
     if wrong:
         raise SystemExit(f"not as in {lock}: {', '.join(wrong)}")

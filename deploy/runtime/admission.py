@@ -26,6 +26,7 @@ from bus.waiting import beside
 from deploy.runtime.files import connections
 from deploy.runtime.ledgers import reader
 from deploy.runtime.proving import Prover
+from deploy.runtime.tracing import Tracer, traced, tracing
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.shape import Settings
 from projections.engine.checkpoint import confirm
@@ -119,6 +120,7 @@ async def admitting(
                 wanted.exempt_namespaces, wanted.controllers, wanted.controller_groups,
             )  # fmt: skip
             server, health = servers(wanted)
+            tracer = await stack.enter_async_context(tracing(settings, "webhook"))
             await stack.enter_async_context(
                 serving(
                     admission, certificates(settings, clock), cluster, server, registration,
@@ -126,6 +128,7 @@ async def admitting(
                     client_ca=wanted.client_ca, health=health, prover=prover,
                     answers=wanted.serves or not keeps,
                     diagnosis=diagnosis if wanted.answers_diagnosis else None, shows=shows,
+                    tracer=tracer,
                 )
             )  # fmt: skip
             if keeps and cluster is not None:
@@ -220,15 +223,17 @@ async def serving(
     answers: bool = True,
     diagnosis: Diagnosis | None = None,
     shows: Figures | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
     ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it. ``client_ca``:
     answer only clients of these authorities. ``health``: where health and figures are; None = nowhere. ``prover``: begin
     when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them. ``diagnosis``:
-    what else the port of health answers. ``shows`` gets the metrics instead of that port.
+    what else the port of health answers. ``shows`` gets the metrics instead of that port. ``tracer`` is told of each review.
     """
-    handler = proving(shadowed(admission.handler) if is_shadow else admission.handler)
+    answer = shadowed(admission.handler) if is_shadow else admission.handler
+    handler = proving(traced(answer, tracer))
     failure = failing(admission, is_shadow=is_shadow)
     hold = None if is_shadow else Hold(admission.journals, admission.view)
 

@@ -16,6 +16,7 @@ from bus.clock import Clock, ServerClock, SystemClock
 from bus.events.policies import Mode
 from bus.transport import Transport
 from bus.waiting import Moves, beside
+from deploy.runtime.tracing import Traced, Tracer
 from deploy.settings.shape import Settings
 from projections.engine.heads import Signer
 from projections.engine.store import Store
@@ -44,13 +45,14 @@ async def acting(
     writes_elastic: bool = True,
     reactors: Sequence[Reactor] = REACTORS,
     replica: Replica | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[Runner]:
     """Decide and act while the body runs. Entered when the history was read, from the newest
     snapshot in the ``ledger`` on that ``signer`` sealed, and goes by the policies in ``wanted``.
 
     ``replica``: what :func:`stored` returned, where it was read before. ``name`` is the cluster's in the history.
     ``sections``: what is set of reactors, the defaults where nothing is.
-    ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
+    ``tracer`` is told of each effect. ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
     """
     clock, snapshots, moves = clock or SystemClock(), None, Moves()
     if ledger is None:
@@ -72,6 +74,8 @@ async def acting(
         effectors |= effects.effectors
         more += effects.beside if mode != "off" else ()
         troubles[reactor.activity] = effects.trouble
+    if tracer is not None:
+        effectors = {type: Traced(one, tracer, clock) for type, one in effectors.items()}
     runner = Runner(replica, transport, clock, effectors, snapshots, troubles, moves)
     head = await transport.head()
     async with AsyncExitStack() as stack:

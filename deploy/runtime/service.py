@@ -42,6 +42,7 @@ from deploy.runtime.locking import ACTING, writer_lock
 from deploy.runtime.proving import Proof, Prover
 from deploy.runtime.reactors import acting, remembered, require_clock, stored, tell_of_reactors
 from deploy.runtime.source_metrics import source_metrics
+from deploy.runtime.tracing import tracing
 from deploy.runtime.watch import following, states
 from deploy.settings.addresses import default_data
 from deploy.settings.admission import told_of
@@ -263,11 +264,11 @@ async def deciding(
 ) -> AsyncIterator[None]:
     """Decide on what is known of the cluster that is followed, and act."""
     sections = {one.name: settings.section(one) for one in REACTORS}
-    async with acting(
+    async with tracing(settings, "act") as tracer, acting(
         opened.shared, cluster, settings.wanted,
         name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
         ledger=store, signer=Signer(settings.signing_key), writes_elastic=settings.admission.elastic_status,
-        replica=replica,
+        replica=replica, tracer=tracer,
     ) as runner:  # fmt: skip
         more.append(partial(figures, runner.replica))
         progress.replica, progress.troubles = runner.replica, runner.troubles

@@ -191,6 +191,16 @@ class LogSettings(_Part):
     format: Form = "text"
 
 
+class TracingSettings(_Part):
+    """Traces of reviews, and of decisions to their effects, to an OpenTelemetry collector."""
+
+    #: Its address for OTLP over HTTP, as in `http://collector:4318`. Empty = no traces. Headers, such as a token, are named as for
+    #: every OpenTelemetry SDK: `OTEL_EXPORTER_OTLP_HEADERS`.
+    url: str = Field("", pattern=r"^(https?://[^\s/]+(/\S*)?)?$")
+    #: Which share of all traces is sent, whole ones.
+    share: float = Field(1.0, ge=0, le=1)
+
+
 class HubSettings(_Part):
     """Which clusters a hub follows. See ``bursar hub``."""
 
@@ -250,6 +260,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     hub: HubSettings = HubSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
         """What is set of a reactor."""

@@ -28,6 +28,7 @@ ADAPTERS = {
     "alembic": ("migrations",),
     "uvicorn": (),
     "minio": ("bus.object_store",),
+    "opentelemetry": ("deploy.runtime.tracing",),
 }
 
 
@@ -72,7 +73,8 @@ def test_only_the_settings_read_the_environment():
         and node.value.id == "os"
     }
 
-    assert readers <= {"deploy.settings.environment"}
+    # Where a store is, and who may ask it, is said as the AWS tools are told it, and by no setting.
+    assert readers <= {"deploy.settings.environment", "bus.object_store"}
 
 
 def test_only_the_clock_reads_the_wall_clock():
