@@ -136,7 +136,7 @@ class OwnLedgerWriter:
     ) -> None:
         """``lock``: what ends this one where it is lost; None where whoever runs it looks."""
         # Who only asks the bus need not import what is written.
-        from deploy.runtime.sealing import Sealing
+        from deploy.runtime.sealing import Anchoring, Sealing
         from projections.catalogue import MODEL
         from projections.engine.folder import Folder
         from projections.engine.heads import HeadKeeper, Signer
@@ -144,7 +144,7 @@ class OwnLedgerWriter:
 
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._lock = lock
-        self._sealing = Sealing(settings, store)
+        self._sealing, self._anchoring = Sealing(settings, store), Anchoring(settings, store)
         self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
 
     async def run(self) -> None:
@@ -154,6 +154,7 @@ class OwnLedgerWriter:
                 if self._lock is not None:
                     await stack.enter_async_context(beside(self._lock.run()))
                 await stack.enter_async_context(beside(self._sealing.run()))
+                await stack.enter_async_context(beside(self._anchoring.run()))
                 await self._runner.run()
         finally:
             self._heads.keep(self._runner.checkpoint)
@@ -170,8 +171,8 @@ class OwnLedgerWriter:
 
     @property
     def unsealed(self) -> str:
-        """Why the history is not sealed."""
-        return self._sealing.trouble
+        """Why the history is not sealed, or its heads are not kept elsewhere."""
+        return "; ".join(filter(None, (self._sealing.trouble, self._anchoring.trouble)))
 
     @property
     def signer(self) -> str:

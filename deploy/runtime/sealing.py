@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from bus.errors import BursarError
 from deploy.settings.shape import Settings
+from projections.engine.anchors import Anchor
 from projections.engine.heads import Signer
 from projections.engine.segments.sealing import Sealer
 from projections.engine.store import Store
@@ -25,6 +26,8 @@ from projections.engine.store import Store
 #: Between two looks, and after a failure.
 LOOK_SECONDS = 5.0
 RETRY_SECONDS = 60.0
+#: Between two heads that are kept elsewhere.
+ANCHOR_SECONDS = 3_600.0
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +36,27 @@ def sealer_of(settings: Settings, store: Store) -> Sealer:
     """The one who seals this ledger as the settings say."""
     wanted = settings.history
     return Sealer(store, Signer(settings.signing_key), settings.segments_folder, wanted.segment_events)  # fmt: skip
+
+
+class Anchoring:
+    """Keeps signed heads in a bucket until cancelled. ``trouble``: why it cannot; "" = it can."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._anchor = Anchor(store, settings.ledger.anchor) if settings.ledger.anchor else None
+        self.trouble = ""
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while self._anchor is not None:
+            rest = ANCHOR_SECONDS
+            try:
+                await _done(self._anchor.keep)
+                self.trouble = ""
+            except (BursarError, sa.exc.SQLAlchemyError) as error:
+                if not self.trouble:
+                    _log.warning("the newest head is not kept elsewhere, and will be tried again: %s", error)  # fmt: skip
+                self.trouble, rest = f"not anchored: {error}", RETRY_SECONDS
+            await asyncio.sleep(rest)
 
 
 class Sealing:
@@ -62,9 +86,9 @@ class Sealing:
                         rest = min(rest, time.monotonic() - began)
                 self.trouble = ""
             except (BursarError, sa.exc.SQLAlchemyError) as error:
-                if str(error) != self.trouble:
+                if not self.trouble.endswith(str(error)):
                     _log.warning("the history is not sealed, and will be tried again: %s", error)
-                self.trouble, rest = str(error), RETRY_SECONDS
+                self.trouble, rest = f"not sealed: {error}", RETRY_SECONDS
             await asyncio.sleep(rest)
 
 

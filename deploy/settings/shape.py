@@ -75,6 +75,8 @@ class LedgerSettings(_Part):
     url: SecretStr = SecretStr("")
     #: Where signed heads of the history are also written; best on another disk. None = ``heads.jsonl`` in the data folder.
     heads_file: Path | None = None
+    #: ``s3://BUCKET/PREFIX`` of an S3-compatible store: the newest signed head is kept there, once an hour. Empty = nowhere.
+    anchor: str = Field("", pattern=r"^(s3://[^/\s]+(/\S*)?)?$")
     #: The key that signs them, made if missing. None = ``signing.key`` in the data folder.
     signing_key: Path | None = None
 

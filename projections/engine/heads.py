@@ -161,13 +161,12 @@ def append(path: Path, head: Head) -> None:
 
     A head is one line and one write: killed anywhere, this leaves all heads before it, and at most a part of a line.
     """
-    line = _Line(head.sequence, head.chain.hex(), head.signature.hex(), head.public_key.hex())
     with os.fdopen(private_files.descriptor(path, appends=True), "ab+") as file:
         whole = _whole_lines(file)
         if whole < file.seek(0, os.SEEK_END):
             _log.warning("%s: a last line that a crash cut off is removed", path)
             file.truncate(whole)
-        file.write(msgspec.json.encode(line) + b"\n")
+        file.write(line_of(head))
         file.flush()
         os.fsync(file.fileno())
 
@@ -195,15 +194,26 @@ def read_heads(path: Path) -> Iterator[Head]:
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         try:
-            read = msgspec.json.decode(line[max(line.rfind(_BEGIN), 0) :], type=_Line)
-            texts = (read.chain, read.signature, read.public_key)
-            chain, signature, public_key = (bytes.fromhex(text) for text in texts)
-        except (msgspec.DecodeError, ValueError) as error:
+            head = read_line(line[max(line.rfind(_BEGIN), 0) :])
+        except ValueError as error:
             raise LedgerError(
                 "a line of the file of heads is no head: remove it, the others count without it",
                 path=str(path), line=number,
             ) from error  # fmt: skip
-        yield Head(read.sequence, chain, signature, public_key)
+        yield head
+
+
+def line_of(head: Head) -> bytes:
+    """A head as a line of JSON."""
+    line = _Line(head.sequence, head.chain.hex(), head.signature.hex(), head.public_key.hex())
+    return msgspec.json.encode(line) + b"\n"
+
+
+def read_line(line: bytes) -> Head:
+    """The head that a line is. Raises ValueError."""
+    read = msgspec.json.decode(line, type=_Line)
+    texts = (read.chain, read.signature, read.public_key)
+    return Head(read.sequence, *(bytes.fromhex(text) for text in texts))
 
 
 def _said(sequence: int, chain: bytes) -> bytes:

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event, link
 from bus.errors import LedgerError
+from projections.engine.anchors import kept_at
 from projections.engine.definitions import foreign
 from projections.engine.dump import snapshot, stream
 from projections.engine.heads import Head, read_heads, verify_head
@@ -87,7 +88,7 @@ class _Findings:
 def verify(
     model: Model,
     store: Store,
-    heads_file: Path | None = None,
+    heads_file: Path | str | None = None,
     *,
     keys: Collection[bytes] = (),
     own_file: Path | None = None,
@@ -95,7 +96,8 @@ def verify(
 ) -> Report:
     """Verify the whole archive of ``store``, and its views, as of one moment, beside a runner that goes on.
 
-    ``heads_file`` and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and anchor the history;
+    ``heads_file``, or the address of a bucket, and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and
+    anchor the history;
     ``own_file`` lies beside the ledger. Raises LedgerError when a file is missing or no file of heads.
     """
     found = _Findings()
@@ -187,9 +189,11 @@ def _witnesses(
     return values
 
 
-def _outside(heads_file: Path | None) -> list[Head]:
+def _outside(heads_file: Path | str | None) -> list[Head]:
     if heads_file is None:
         return []
+    if isinstance(heads_file, str):
+        return kept_at(heads_file)
     if not heads_file.exists():
         raise LedgerError("the file of heads is not there", path=str(heads_file))
     return list(read_heads(heads_file))

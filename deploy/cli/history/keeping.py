@@ -120,8 +120,12 @@ def _beside(asked: CommandContext) -> Iterator[Store]:
 def verify(
     asked: CommandContext,
     heads: Annotated[
-        Path | None,
-        typer.Option("--heads", metavar="FILE", help="A copy of heads.jsonl, kept elsewhere."),
+        str | None,
+        typer.Option(
+            "--heads",
+            metavar="FILE|s3://…",
+            help="A copy of heads.jsonl, kept elsewhere, or the bucket of `ledger.anchor`.",
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,
@@ -148,9 +152,11 @@ def verify(
 
     \b
     bursar verify --heads /mnt/elsewhere/heads.jsonl
+    bursar verify --heads s3://anchors/c1
     bursar verify --key 9a41…
     bursar verify --decisions
     """
+    from bus.object_store import SCHEME
     from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
@@ -160,7 +166,11 @@ def verify(
         raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
     own = asked.settings.heads_file
     # The file that the ledger's own process writes is no witness from outside.
-    outside = None if heads is not None and own.exists() and heads.samefile(own) else heads
+    outside: Path | str | None = heads
+    if heads is not None and not heads.startswith(SCHEME):
+        outside = Path(heads)
+        is_own = own.exists() and outside.exists() and outside.samefile(own)
+        outside = None if is_own else outside
     inside = own if own.exists() else None
 
     def checked() -> Report:

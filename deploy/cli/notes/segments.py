@@ -39,5 +39,5 @@ def segments_line(told: dict[str, Any]) -> str | list[str]:
         line += f", trimmed until {told['trimmed']:,}" if told["trimmed"] else ", nothing trimmed"
         line += f" ({told['away']:,} in a folder that this machine lacks)" if told["away"] else ""
     bad = [f"missing: {name}" for name in told["missing"]]
-    bad += [f"not sealed: {told['trouble']}"] if told["trouble"] else []
+    bad += [told["trouble"]] if told["trouble"] else []
     return [line, *bad] if bad else line
