@@ -73,7 +73,8 @@ class Orphans:
         """Those with a job's labels, the oldest first; of more than :data:`MOST_LOOKED_AT` the first ones by uid."""
         uids = self._of.get((job.namespace, job.name), [])
         pods = [state.pods[uid] for uid in uids[:MOST_LOOKED_AT]]
-        return sorted(pods, key=lambda one: (one.started_us, one.uid))
+        chosen = (pod for pod in pods if job.selects(pod.labels))
+        return sorted(chosen, key=lambda one: (one.started_us, one.uid))
 
 
 def _place(pod: Pod | None) -> tuple[str, str] | None:

@@ -50,7 +50,7 @@ def run_by(replica: Replica) -> Mapping[str, int]:
 
 reactor = Reactor(
     name=NAME,
-    version=6,
+    version=7,
     policy=JobsPolicy,
     settings=JobsSettings,
     activity="running jobs",

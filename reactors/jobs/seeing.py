@@ -12,7 +12,7 @@ import msgspec
 from projections.cluster import ClusterState, Pod, Service
 from reactors.jobs.orphans import Orphans, for_free_slots, orphaned_service
 from reactors.jobs.replicas import replica_name
-from reactors.jobs.shape import INDEX, JOB, TYPE, Job, SeenPod, SeenService
+from reactors.jobs.shape import INDEX, TYPE, Job, SeenPod, SeenService
 from reactors.jobs.steps import TrackedJob, attempt_at, is_of
 
 
@@ -54,7 +54,7 @@ def seen_pod(pod: Pod, job: Job, end: PodEnd | None) -> SeenPod:
         pod.is_terminating, end.restarts if end else 0,
         end.exits.get(job.rules.container) if end else None,
         owner="self" if pod.owner is not None else "none",
-        is_selected=pod.labels.get(JOB) == job.name, node=pod.node, attempt=attempt_at(pod, job)[1],
+        is_selected=job.selects(pod.labels), node=pod.node, attempt=attempt_at(pod, job)[1],
     )  # fmt: skip
 
 

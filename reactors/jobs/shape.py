@@ -107,6 +107,10 @@ class Job(msgspec.Struct, frozen=True):
         """The entry of its kind."""
         return KINDS[self.kind]
 
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is one of this job, and of no job of the same name and another kind."""
+        return labels.get(JOB) == self.name and labels.get(OPERATOR) == self.rules.operator
+
     @property
     def types(self) -> list[tuple[str, ReplicaSpec]]:
         """Its replica types in the order of its kind; types that the kind does not know come last."""

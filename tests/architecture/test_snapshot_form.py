@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "a977817ef641c25f",
+    "versions": "475317c757ce47db",
     "reactors": "2dfd0ef7a0dbb6a4",
     "admission": "eabb9cef03a9b1cc",
 }

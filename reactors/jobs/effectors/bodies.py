@@ -25,7 +25,7 @@ from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
 from reactors.jobs.gangs import notes
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
-from reactors.jobs.shape import INDEX, JOB, ROLE, TYPE, Job, Slot, Status
+from reactors.jobs.shape import INDEX, JOB, KINDS, OPERATOR, ROLE, TYPE, Job, Slot, Status
 from reactors.jobs.steps import has_place, us
 
 Json = dict[str, Any]
@@ -187,9 +187,8 @@ def adopted(
         return None, "it is being deleted"
     labels = metadata.get("labels") or {}
     # In no place of the job it would be deleted for it.
-    if labels.get(JOB) != owner.name or not has_place(
-        told, labels.get(TYPE, ""), labels.get(INDEX, "")
-    ):
+    is_there = has_place(told, labels.get(TYPE, ""), labels.get(INDEX, ""))
+    if not (is_there and told.selects(labels)):
         return None, "it has not the labels of the job"
     return [*owners, _owner(job, told)], ""
 
@@ -201,7 +200,9 @@ def released(found: Mapping[str, Any], owner: Owner) -> tuple[list[Json] | None,
     others = [one for one in owners if one.get("uid") != owner.uid]
     if len(others) == len(owners):
         return None, ""
-    if (metadata.get("labels") or {}).get(JOB) == owner.name:
+    labels = metadata.get("labels") or {}
+    operator = KINDS[owner.kind].operator
+    if (labels.get(JOB), labels.get(OPERATOR)) == (owner.name, operator):
         return None, "it has the labels of the job"
     return others, ""
 

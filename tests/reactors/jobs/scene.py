@@ -8,7 +8,7 @@ from bus.events.services import ServiceObserved
 from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, Training, TrainingSpec
 from reactors.jobs.reactor import reactor
 from reactors.jobs.settings import JobsPolicy
-from reactors.jobs.shape import INDEX, JOB, TYPE
+from reactors.jobs.shape import INDEX, JOB, KINDS, OPERATOR, TYPE
 from tests import factories as said
 from tests.scenario import FAST, Scenario
 
@@ -92,7 +92,7 @@ class Training4(Scenario):
 
     def _pod(self, make, index, phase, attempt, fields, type):
         fields.setdefault("namespace", "ns")
-        labels = {JOB: "train", TYPE: type, INDEX: str(index)}
+        labels = {OPERATOR: KINDS[self.kind].operator, JOB: "train", TYPE: type, INDEX: str(index)}
         return make(
             f"p{type}{index}-{attempt}", self.version(), self.at(), name=f"train-{type}-{index}",
             phase=phase, labels=labels, owner=Owner(self.kind, "train", UID), created=self.at(), **fields,

@@ -5,16 +5,16 @@ import pytest
 
 from bus.errors import PermissionDeniedError
 from bus.events.decisions import AdoptReplica, DeleteReplica, ReleaseReplica
-from reactors.jobs.shape import INDEX, JOB, TYPE
+from reactors.jobs.shape import INDEX, JOB, OPERATOR, TYPE
 from tests.reactors.jobs.running import CORE, FOLDERS, GROUP, Running, job, killed
 from tests.scenario import Scenario
 
 REQUESTS = {"resources": {"requests": {"cpu": "1"}}}
 
 
-def pod(name="old", index=0, of="train", phase="Running", owners=(), namespace="ns"):
+def pod(name="old", index=0, of="train", phase="Running", owners=(), namespace="ns", by="tfjob"):
     """A pod with the labels of worker ``index``."""
-    labels = {JOB: of, TYPE: "worker", INDEX: str(index)}
+    labels = {OPERATOR: f"{by}-controller", JOB: of, TYPE: "worker", INDEX: str(index)}
     container = {"name": "tensorflow", "image": "x", **REQUESTS}
     return {
         "metadata": {
@@ -82,10 +82,11 @@ async def test_the_job_goes_on_with_what_it_took_as_with_its_own():
         pod(index="x"),
         pod(phase="Succeeded"),
         pod(phase="Failed"),
+        pod(by="pytorchjob"),
         pod(owners=[{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]),
         pod() | {"metadata": pod()["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
     ],
-    ids=["of another job", "beyond its replicas", "of no place", "succeeded", "failed", "controlled", "deleted"],
+    ids=["of another job", "beyond its replicas", "of no place", "succeeded", "failed", "of a job of another kind", "controlled", "deleted"],
 )  # fmt: skip
 async def test_nothing_else_is_taken_and_nothing_that_nobody_made_for_a_job_is_deleted(body):
     found = await world(body)
@@ -194,13 +195,14 @@ async def test_what_may_not_be_taken_is_replaced_and_tried_again_when_its_place_
     assert set(found.api.of("pods")) == {"old", "train-worker-0-1", "train-worker-1-1"}
 
 
-async def test_a_pod_that_lost_the_labels_of_its_job_is_let_go_and_its_place_is_filled():
+@pytest.mark.parametrize("lost", [{JOB: "debugged"}, {OPERATOR: "mine"}], ids=["job", "operator"])
+async def test_a_pod_that_lost_the_labels_of_its_job_is_let_go_and_its_place_is_filled(lost):
     found = await world()
     await found.submit(job())
     await found.turns(4)
     path = f"{CORE}/pods/train-worker-0-1"
     body = found.api.objects[path]
-    labels = body["metadata"]["labels"] | {JOB: "debugged"}
+    labels = body["metadata"]["labels"] | lost
     found.api.put(path, body | {"metadata": body["metadata"] | {"labels": labels}})
     await found.watch()
     await found.turns(5)

@@ -7,7 +7,7 @@ from bus.errors import PermissionDeniedError, RequestRefusedError
 from bus.events.decisions import CreateReplica, EffectSettled
 from reactors.engine.verify import rederive
 from reactors.jobs.reactor import reactor
-from reactors.jobs.shape import INDEX, JOB, TYPE
+from reactors.jobs.shape import INDEX, JOB, OPERATOR, TYPE
 from tests.factories import CLUSTER
 from tests.reactors.jobs.running import CORE, GROUP, Running, job, killed
 
@@ -216,7 +216,7 @@ async def test_pods_that_an_operator_left_behind_are_taken_over():
     await world.begin("off")
     await world.submit(job())
     uid = world.api.objects[f"{GROUP}/tfjobs/train"]["metadata"]["uid"]
-    labels = {JOB: "train", TYPE: "worker", INDEX: "0"}
+    labels = {OPERATOR: "tfjob-controller", JOB: "train", TYPE: "worker", INDEX: "0"}
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "train", "uid": uid}
     metadata = {
         "name": "train-worker-0", "namespace": "ns", "labels": labels,
