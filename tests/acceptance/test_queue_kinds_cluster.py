@@ -226,6 +226,8 @@ async def turns(site, line):
         # The others make no Jobs: below them one is charged itself.
         made = await make_job(site, found, f"{first}-job", line.quota)
         assert not made["spec"].get("suspend")
+        # Without it the Job would be held to make it still when it is deleted.
+        await make_pod(site, made, f"{first}-job-0", 1)
 
     for body in ({}, {"metadata": {"annotations": {QUEUE_ANNOTATION: None}}}):
         with pytest.raises(ApiError, match="has a queue"):
@@ -240,6 +242,7 @@ async def turns(site, line):
         jobs = queueing.PATH.format("default")
         # Its default would orphan the pods, which takes a garbage collector.
         await site.request("DELETE", f"{jobs}/{first}-job?propagationPolicy=Background")
+        await site.request("DELETE", f"/api/v1/namespaces/default/pods/{first}-job-0")
     await line.runs(third)
     await line.waits(last)
     assert line.charges() == {third: CHARGE}
