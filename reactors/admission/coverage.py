@@ -338,12 +338,16 @@ def fallen(before: Workload, change: Change) -> tuple[dict[str, int], int]:
     Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
     not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more.
     """
-    asked, after = counts_of(before.kind, before.ask), change.after
+    after = change.after
     if not isinstance(after, Workload):
-        return asked, change.gone.at_us if change.gone is not None else before.seen_us
+        at_us = change.gone.at_us if change.gone is not None else before.seen_us
+        return counts_of(before.kind, before.ask), at_us
     has_ended = after.ask.suspended and not after.ask.wanted
-    is_less = not has_ended and less(asked, counts_of(after.kind, after.ask))
-    return asked if is_less else {}, after.seen_us
+    # Most changes are of a status.
+    if has_ended or after.ask.demand == before.ask.demand:
+        return {}, after.seen_us
+    asked = counts_of(before.kind, before.ask)
+    return asked if less(asked, counts_of(after.kind, after.ask)) else {}, after.seen_us
 
 
 def _landed(let_go: dict[str, tuple[str, str, int]], found: Object) -> None:
