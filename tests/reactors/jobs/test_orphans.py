@@ -86,7 +86,7 @@ async def test_the_job_goes_on_with_what_it_took_as_with_its_own():
         pod(owners=[{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]),
         pod() | {"metadata": pod()["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
     ],
-    ids=["of another job", "beyond its replicas", "of no place", "succeeded", "failed", "of a job of another kind", "controlled", "deleted"],
+    ids=["of another job", "beyond its replicas", "of no place", "succeeded", "failed", "of another kind", "controlled", "deleted"],
 )  # fmt: skip
 async def test_nothing_else_is_taken_and_nothing_that_nobody_made_for_a_job_is_deleted(body):
     found = await world(body)
