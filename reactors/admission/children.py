@@ -14,9 +14,9 @@ from bus.kube import kinds
 from projections.cluster import POD
 from projections.quota_trees.keys import added, charged, ending, largest, less, missing, summed
 from reactors.admission.chains import DEPTH
-from reactors.admission.coverage import counts_of
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import QuotaRef, types_of
+from reactors.admission.objects import counts_of
 from reactors.admission.owners import Controllers, collects, controller_of
 from reactors.admission.reading import Stored, reshapes
 from reactors.admission.state import AdmissionState

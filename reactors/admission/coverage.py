@@ -9,8 +9,7 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -19,18 +18,16 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
-from bus.kube.kinds import Ask, is_open
+from bus.kube.kinds import is_open
 from projections import timelines
 from projections.cluster import POD, Change, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
-from projections.quota_trees.keys import counted, less
 from projections.quota_trees.shape import LANDED_US, Grant, Node
 from reactors.admission.chains import DEPTH
 from reactors.admission.lives import Lives, SavedLives, Undo
-from reactors.admission.mapping import types_of
 from reactors.admission.named import Named, SavedNamed, named
-from reactors.admission.objects import Object, Objects
+from reactors.admission.objects import Object, Objects, counts_of, counts_of_pod, fallen
 from reactors.admission.owners import NODE, is_covering
 from reactors.admission.reshaped import Reshaped, SavedReshaped
 
@@ -157,7 +154,12 @@ class Coverage(Part):
             self.lives.drop_pod(uid)
         elif owner.kind != NODE:
             self.lives.see_pod(
-                uid, owner.uid, _counts(pod), pod.version, pod.seen_us, is_ending=pod.is_terminating
+                uid,
+                owner.uid,
+                counts_of_pod(pod),
+                pod.version,
+                pod.seen_us,
+                is_ending=pod.is_terminating,
             )
         if answers is None:
             self._wait(uid, owner, pod.seen_us)
@@ -332,24 +334,6 @@ def names_owner(event: Event) -> bool:
     return b'"owner":' in event.body or b'"child":' in event.body or b'"left":' in event.body
 
 
-def fallen(before: Workload, change: Change) -> tuple[dict[str, int], int]:
-    """What a workload asked for that asks for less now, or is gone, and since when; nothing where it asks for as much.
-
-    Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
-    not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more.
-    """
-    after = change.after
-    if not isinstance(after, Workload):
-        at_us = change.gone.at_us if change.gone is not None else before.seen_us
-        return counts_of(before.kind, before.ask), at_us
-    has_ended = after.ask.suspended and not after.ask.wanted
-    # Most changes are of a status.
-    if has_ended or after.ask.demand == before.ask.demand:
-        return {}, after.seen_us
-    asked = counts_of(before.kind, before.ask)
-    return asked if less(asked, counts_of(after.kind, after.ask)) else {}, after.seen_us
-
-
 def _landed(let_go: dict[str, tuple[str, str, int]], found: Object) -> None:
     """An update is reviewed for one version, and lands on that one or is reviewed again: this one did, or never will."""
     known = let_go.get(found.uid)
@@ -366,23 +350,6 @@ def _is_given_away(charges: Charges | None, found: Workload) -> bool:
         and not timelines.precedes(g.version, 0, found.version, 0)
         for _, g in charges.grants(found.uid)
     )
-
-
-def counts_of(kind: str, ask: Ask) -> dict[str, int]:
-    """What an object counts below its owner. Pods and who is charged name models: any user may label what is between."""
-    return counted(ask.demand, types_of(ask.labels) if kind == POD else {})
-
-
-def _counts(pod: Pod) -> Mapping[str, int]:
-    """What a pod counts below its owner. Pods that are written alike share it: a cluster has a hundred thousand."""
-    return _known(tuple(pod.asks.items()), tuple(types_of(pod.labels).items()))
-
-
-@lru_cache(maxsize=8_192)
-def _known(
-    demand: tuple[tuple[str, int], ...], types: tuple[tuple[str, str], ...]
-) -> Mapping[str, int]:
-    return counted(dict(demand), dict(types))
 
 
 def _ends(view: Seen, uid: str, owner: Owner) -> bool:

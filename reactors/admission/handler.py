@@ -24,14 +24,13 @@ from reactors.admission.appending import UNKNOWN, Decisions
 from reactors.admission.autoscalers import AUTOSCALERS, answer_autoscaler
 from reactors.admission.children import Below, Children, Holder
 from reactors.admission.claims import CLAIMS, TEMPLATES, answer_named, asked_of_claims
-from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide_review
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED, sentence, warning
 from reactors.admission.moves import is_moving
-from reactors.admission.objects import Object
+from reactors.admission.objects import Object, counts_of
 from reactors.admission.owners import Controllers, controller_of, wrote_node
 from reactors.admission.quotas import QUOTAS, answer_quota
 from reactors.admission.rate import Buckets, Rate, asker_of

@@ -1,11 +1,18 @@
-"""What admission charges: workloads, and pods that no owner answers for. Pure."""
+"""What admission charges: workloads, and pods that no owner answers for; and what they count below an owner. Pure.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from functools import lru_cache
 from typing import TypeVar, overload
 
-from projections.cluster import ClusterState, Pod, Workload
+from bus.kube.kinds import Ask
+from projections.cluster import POD, Change, ClusterState, Pod, Workload
+from projections.quota_trees.keys import counted, less
+from reactors.admission.mapping import types_of
 
 Object = Workload | Pod
 T = TypeVar("T")
@@ -42,3 +49,39 @@ class Objects(Mapping[str, Object]):
 
     def __len__(self) -> int:
         return len(self._own) + len(self._state.workloads)
+
+
+def counts_of(kind: str, ask: Ask) -> dict[str, int]:
+    """What an object counts below its owner. Pods and who is charged name models: any user may label what is between."""
+    return counted(ask.demand, types_of(ask.labels) if kind == POD else {})
+
+
+def counts_of_pod(pod: Pod) -> Mapping[str, int]:
+    """What a pod counts below its owner. Pods that are written alike share it: a cluster has a hundred thousand."""
+    return _known(tuple(pod.asks.items()), tuple(types_of(pod.labels).items()))
+
+
+@lru_cache(maxsize=8_192)
+def _known(
+    demand: tuple[tuple[str, int], ...], types: tuple[tuple[str, str], ...]
+) -> Mapping[str, int]:
+    return counted(dict(demand), dict(types))
+
+
+def fallen(before: Workload, change: Change) -> tuple[dict[str, int], int]:
+    """What a workload asked for that asks for less now, or is gone, and since when; nothing where it asks for as much.
+
+    Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
+    not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more.
+    """
+    after, gone = change.after, change.gone
+    if not isinstance(after, Workload):
+        return counts_of(
+            before.kind, before.ask
+        ), gone.at_us if gone is not None else before.seen_us
+    has_ended = after.ask.suspended and not after.ask.wanted
+    # Most changes are of a status.
+    if has_ended or after.ask.demand == before.ask.demand:
+        return {}, after.seen_us
+    asked = counts_of(before.kind, before.ask)
+    return asked if less(asked, counts_of(after.kind, after.ask)) else {}, after.seen_us

@@ -8,9 +8,8 @@ from __future__ import annotations
 from bus.kube import kinds
 from projections import timelines
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.coverage import counts_of
 from reactors.admission.messages import ALLOWED
-from reactors.admission.objects import Object
+from reactors.admission.objects import Object, counts_of
 from reactors.admission.state import AdmissionState
 from reactors.admission.stating import is_up
 from reactors.engine.journals import Journals

@@ -21,7 +21,8 @@ from reactors.scheduling.score_table import score_table
 from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
-    from reactors.scheduling.gangs import Gang, Gangs
+    from reactors.scheduling.gang_shape import Gang
+    from reactors.scheduling.gangs import Gangs
 
 
 def node(replica: Replica, name: str) -> dict[str, Any] | None:

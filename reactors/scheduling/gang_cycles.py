@@ -12,14 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
-from reactors.scheduling.gang_shape import GangCycle
+from reactors.scheduling.gang_shape import Gang, GangCycle, Needs
 
-if TYPE_CHECKING:
-    from reactors.scheduling.gangs import Gangs
+
+class KnownGangs(Protocol):
+    """The gangs whose cycles are counted: :class:`reactors.scheduling.gangs.Gangs`."""
+
+    @property
+    def all(self) -> Mapping[str, Gang]:
+        """By key."""
+
+    def of(self, uid: str) -> Gang | None:
+        """The gang of a pod; None = it has none."""
+
+    def is_strict(self, key: str) -> bool:
+        """Whether it is, and was never complete."""
+
+    def needs(self, key: str) -> Needs | None:
+        """What it needs; None where that is not said."""
 
 
 class _Before(msgspec.Struct, frozen=True):
@@ -35,7 +49,7 @@ class _Before(msgspec.Struct, frozen=True):
 class GangCycles:
     """The cycles of the gangs of one cluster, by gang; one of which no pod was tried has none."""
 
-    def __init__(self, gangs: Gangs) -> None:
+    def __init__(self, gangs: KnownGangs) -> None:
         self._gangs = gangs
         self.all: dict[str, GangCycle] = {}
         self._log: list[_Before] | None = None

@@ -28,6 +28,23 @@ class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
     goes_whole: bool = False
 
 
+class Gang(msgspec.Struct):
+    """A gang. Its pods exist, do not end, and wait for this scheduler or are on nodes."""
+
+    key: str
+    pods: dict[str, None] = {}
+    bound: set[str] = set()
+    #: Pods that a pass gave a node, and those of them that wait for the others.
+    assumed: set[str] = set()
+    waiting: set[str] = set()
+    #: What the first of its pods said, where no PodGroup does.
+    light: Needs | None = None
+    #: It had as many pods on nodes as it needs: later ones start by themselves.
+    is_complete: bool = False
+    #: Why its pods may not be tried; "" = they may.
+    reason: str = ""
+
+
 class GangCycle(msgspec.Struct):
     """Where a gang is by Koordinator 1.0: the number of its cycle, and whether none of its pods failed in it."""
 

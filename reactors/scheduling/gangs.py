@@ -25,7 +25,7 @@ from bus.sources.podgroups import LONGEST_WORD
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.pod_terms import PodGroup
 from reactors.scheduling.gang_cycles import GangCycles
-from reactors.scheduling.gang_shape import WAIT_US, Needs, SavedGangs
+from reactors.scheduling.gang_shape import WAIT_US, Gang, Needs, SavedGangs
 from reactors.scheduling.shape import LONGEST_WAIT_US, holds
 
 #: Most pods that a gang, or a group of gangs, may need; and most gangs of a group.
@@ -45,23 +45,6 @@ _UNITS = {
     "µs": 1,
     "ns": 0,
 }
-
-
-class Gang(msgspec.Struct):
-    """A gang. Its pods exist, do not end, and wait for this scheduler or are on nodes."""
-
-    key: str
-    pods: dict[str, None] = {}
-    bound: set[str] = set()
-    #: Pods that a pass gave a node, and those of them that wait for the others.
-    assumed: set[str] = set()
-    waiting: set[str] = set()
-    #: What the first of its pods said, where no PodGroup does.
-    light: Needs | None = None
-    #: It had as many pods on nodes as it needs: later ones start by themselves.
-    is_complete: bool = False
-    #: Why its pods may not be tried; "" = they may.
-    reason: str = ""
 
 
 def needs_of(terms: GangTerms, usual_us: int = WAIT_US) -> Needs | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,10 @@ from bus.errors import QuantityError
 from bus.events.constraints import Taint
 from projections.cluster.rows import Node
 from reactors.scheduling import cards
+from reactors.scheduling.gangs import Gangs
 from reactors.scheduling.images import ImageSizes
-
-if TYPE_CHECKING:
-    from reactors.scheduling.gangs import Gangs
-    from reactors.scheduling.quota_state import QuotaState
-    from reactors.scheduling.reservations import Reservations
+from reactors.scheduling.quota_state import QuotaState
+from reactors.scheduling.reservations import Reservations
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]

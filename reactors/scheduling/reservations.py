@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 import msgspec
 
@@ -33,7 +34,6 @@ from projections.cluster.reservations import (
     requested,
 )
 from reactors.scheduling import reservation_rules as rules
-from reactors.scheduling.columns import Columns
 from reactors.scheduling.reservation_candidates import ReservationCandidates
 from reactors.scheduling.reservation_owners import NamedOwners
 from reactors.scheduling.shape import Assumed, holds
@@ -44,11 +44,38 @@ HIGHEST = 2**31 - 1
 WITHOUT_NODE = ("", PENDING)
 
 
+class OnNode(Protocol):
+    """A pod that is counted on a node."""
+
+    @property
+    def node(self) -> str:
+        """Its name."""
+
+
+class Room(Protocol):
+    """Who counts pods on nodes: :class:`reactors.scheduling.columns.Columns`."""
+
+    def counted(self, uid: str) -> OnNode | None:
+        """Where a pod is counted; None = on no node."""
+
+    def place(self, pod: Pod, node: str) -> None:
+        """Count a pod on a node from now on, ahead of the history."""
+
+    def take_back(self, uid: str) -> None:
+        """A pod that was placed ahead of the history counts no more."""
+
+    def lift(self, uid: str) -> None:
+        """Count a pod no more, until :meth:`put_back`."""
+
+    def put_back(self, uid: str) -> None:
+        """Count a pod again that was lifted."""
+
+
 class Reservations:
     """The reservations of one cluster, over its columns. ``assumed``: who has a node ahead of the history."""
 
     def __init__(
-        self, cluster: ClusterState, columns: Columns, assumed: Mapping[str, Assumed]
+        self, cluster: ClusterState, columns: Room, assumed: Mapping[str, Assumed]
     ) -> None:
         self._cluster, self._columns, self._assumed = cluster, columns, assumed
         #: Without conditions, and amounts of 0 left out.

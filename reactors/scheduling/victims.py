@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from projections.cluster import Pod
 from reactors.scheduling.columns import Columns
-from reactors.scheduling.gangs import Gang
+from reactors.scheduling.gang_shape import Gang
 
 #: Makes every priority positive, so that fewer victims of negative priority are not worse than more of them.
 _LIFTED = 2**31

@@ -1,6 +1,6 @@
 """Bursar's scheduler beside kube-scheduler of the same release, on a real API server: pods a second, CPU, time to a node.
 
-    python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5] [-o json]
+    python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5] [--gang 0] [-o json]
 
 The published sizes are ``--nodes 1000 --pods 3000 --seconds 30``. etcd without fsync, the API server, nothing that simulates
 nodes; each variant on a control plane of its own. Bursar is ``bursar up`` with its embedded bus (sync always) and its ledger, as
@@ -8,7 +8,9 @@ anyone starts it; kube-scheduler with its defaults, but 500 requests a second al
 
 - *burst*: pods of five sizes from 16 clients in another process, as fast as the API server takes them. Pods a second from the
   first request to the last binding, and CPU of API server, etcd and scheduler together, the creating of the pods included.
-- *steady*: so many pods a second. From the answer to the create until a watch shows the pod's node, in this process.
+  With ``--gang 8`` they are gangs of eight of native PodGroups, which are there before, and whose feature gates both servers
+  have on: none of a gang may be bound alone.
+- *steady*: so many pods a second, by themselves. From the answer to the create until a watch shows the pod's node, in this process.
 
 All of it shares one machine, so only the ratios of one run count.
 """
@@ -40,23 +42,28 @@ from tests.cluster.plane import ControlPlane
 
 CLIENTS = 16
 PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+#: With these, release 1.36 has native gangs.
+GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+SERVED = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
 SIZES = (("100m", "128Mi"), ("250m", "256Mi"), ("500m", "512Mi"), ("1", "1Gi"), ("2", "2Gi"))
 LONGEST = 200.0
 #: Variant to the schedulerName of its pods.
 NAMES = {"bursar": "bursar", "kube-scheduler": "default-scheduler"}
 
 
-def pod(name: str, scheduler: str, dice: random.Random) -> dict[str, Any]:
-    """A pod of one of the sizes."""
+def pod(name: str, scheduler: str, dice: random.Random, gang: str = "") -> dict[str, Any]:
+    """A pod of one of the sizes, of a gang where one is named."""
     cpu, memory = dice.choice(SIZES)
     container = {
         "name": "main",
         "image": "x",
         "resources": {"requests": {"cpu": cpu, "memory": memory}},
     }
+    group = {"schedulingGroup": {"podGroupName": gang}} if gang else {}
     return {
         "metadata": {"name": name},
-        "spec": {"schedulerName": scheduler, "containers": [container]},
+        "spec": {"schedulerName": scheduler, "containers": [container], **group},
     }
 
 
@@ -76,7 +83,8 @@ def load(order: dict[str, Any]) -> None:
     def client(number: int) -> None:
         dice, connection = random.Random(number), api._connect(60)
         for one in range(number, order["pods"], CLIENTS):
-            post(api, connection, pod(f"burst-{one}", order["scheduler"], dice))
+            gang = f"gang-{one // order['gang']}" if order["gang"] else ""
+            post(api, connection, pod(f"burst-{one}", order["scheduler"], dice, gang))
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(client, range(CLIENTS)))
@@ -126,13 +134,21 @@ def probed(plane: ControlPlane) -> None:
 
 
 def burst(
-    plane: ControlPlane, variant: str, pods: int, pids: list[int], bound: dict[str, float]
+    plane: ControlPlane,
+    variant: str,
+    args: argparse.Namespace,
+    pids: list[int],
+    bound: dict[str, float],
 ) -> dict[str, float]:
     """All at once. ``bound`` is what :func:`watch` notes."""
+    pods = args.pods
     order = {
         "url": plane.url, "token": plane.token, "ca": str(plane.ca_file), "pods": pods,
-        "scheduler": NAMES[variant],
+        "scheduler": NAMES[variant], "gang": args.gang,
     }  # fmt: skip
+    for number in range(pods // args.gang if args.gang else 0):
+        policy = {"schedulingPolicy": {"gang": {"minCount": args.gang}}}
+        plane.api.request("POST", GROUPS, {"metadata": {"name": f"gang-{number}"}, "spec": policy})
     command = [sys.executable, "-m", "tests.benchmarks.schedulers", "--load"]
     cpu, began = measure.cpu_seconds(pids), time.monotonic()
     subprocess.run(command, input=json.dumps(order).encode(), check=True)
@@ -207,9 +223,12 @@ def steady(
 def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
     """One variant on a control plane of its own."""
     is_theirs = variant == "kube-scheduler"
+    gates: dict[str, Any] = {}
+    if args.gang:
+        gates = {"apiserver_flags": (GATES, SERVED), "scheduler_flags": (GATES,)}
     with (
         tempfile.TemporaryDirectory(prefix="bursar-bench-") as folder,
-        ControlPlane(controllers=False, scheduler=is_theirs, simulator=False) as plane,
+        ControlPlane(controllers=False, scheduler=is_theirs, simulator=False, **gates) as plane,
     ):
         for name in plane.create_nodes(args.nodes, gpus=0, cpu="32", memory="128Gi"):
             # The controllers would take them away.
@@ -219,7 +238,7 @@ def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
             servers = [plane._processes[name].pid for name in ("etcd", "kube-apiserver")]
             bound: dict[str, float] = {}
             with watch(plane, bound):
-                found = burst(plane, variant, args.pods, [*servers, *family(pid)], bound)
+                found = burst(plane, variant, args, [*servers, *family(pid)], bound)
                 waits = steady(plane, variant, args.rate, args.seconds, bound)
     return found | {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100]}
 
@@ -242,8 +261,9 @@ def run(args: argparse.Namespace) -> Report:
         for found in rounds
         for name, one in found.items()
     ]
+    sort = f" in gangs of {args.gang}" if args.gang else ""
     notes.append(
-        f"{args.nodes} nodes, {args.pods} pods; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        f"{args.nodes} nodes, {args.pods} pods{sort}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
     return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
 
@@ -252,5 +272,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--load"]:
         load(json.load(sys.stdin))
         raise SystemExit(0)
-    options = {"nodes": 200, "pods": 500, "rate": 100, "seconds": 5}
+    options = {"nodes": 200, "pods": 500, "rate": 100, "seconds": 5, "gang": 0}
     raise SystemExit(measure.main(run, "Schedulers on a real API server.", **options))

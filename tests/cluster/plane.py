@@ -53,6 +53,7 @@ class ControlPlane:
         unsafe_no_fsync: bool = True,
         watch_cache: bool = True,
         apiserver_flags: Sequence[str] = (),
+        scheduler_flags: Sequence[str] = (),
         scheduler_config: Json | None = None,
     ) -> None:
         self._temporary = folder is None
@@ -65,6 +66,7 @@ class ControlPlane:
         self._unsafe_no_fsync = unsafe_no_fsync
         self._watch_cache = watch_cache
         self._apiserver_flags = tuple(apiserver_flags)
+        self._scheduler_flags = tuple(scheduler_flags)
         self._scheduler_config = scheduler_config
         self._processes = Processes(self.folder / "logs")
         self._etcd_port = self._port = 0
@@ -336,7 +338,8 @@ class ControlPlane:
         }
         file = self.folder / "kube-scheduler.json"
         file.write_text(json.dumps(configured), encoding="utf-8")
-        return [str(build.binary("kube-scheduler")), f"--config={file}", "--secure-port=0"]
+        command = [str(build.binary("kube-scheduler")), f"--config={file}", "--secure-port=0"]
+        return [*command, *self._scheduler_flags]
 
     def _simulator_command(self) -> list[str]:
         stages = [build.stage(name) for name in build.STAGES]

@@ -11,7 +11,8 @@ from deploy.queries.scheduling import known, known_gangs
 from projections.cluster import ClusterState
 from projections.quota_trees.queries import Select
 from reactors.scheduling import phases
-from reactors.scheduling.gangs import Gang, Gangs
+from reactors.scheduling.gang_shape import Gang
+from reactors.scheduling.gangs import Gangs
 
 #: What is said before the name of a gang.
 PREFIX = "gang/"

@@ -23,7 +23,7 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns
 from reactors.scheduling.contract import Alike, Code, Cycle, Permission, Status
 from reactors.scheduling.domains import fitting, numbers
-from reactors.scheduling.gangs import Gang
+from reactors.scheduling.gang_shape import Gang
 
 #: Domains that a pass tries for a gang.
 MOST_TRIED = 8
