@@ -9,6 +9,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
 
 from bus.clock import parse_stamp
 from bus.envelope import Event, key_token
@@ -26,6 +32,10 @@ from bus.transport import Expectation, Head
 _NOT_FOUND = 10059
 _NAME_IN_USE = 10058
 _NO_MESSAGE = 10037
+#: What a cluster of servers says while it has too few that it knows, or no leader.
+_NOT_YET = (10005, 10008)
+#: So long such a cluster is given to make a stream.
+MEET_SECONDS = 20.0
 _NANO = 1_000_000_000
 
 #: Where answers come, and what processes say to each other.
@@ -258,9 +268,17 @@ async def _ensure(connection: Connection, stream: Stream, create: bool) -> None:
     else:
         return
     try:
-        await connection.ask(
-            f"STREAM.CREATE.{stream.name}", msgspec.json.encode(configuration(stream))
-        )
+        # Servers of a cluster that has just begun may not all have met.
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(lambda e: isinstance(e, ApiError) and e.code in _NOT_YET),
+            stop=stop_after_delay(MEET_SECONDS),
+            wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
+            reraise=True,
+        ):
+            with attempt:
+                await connection.ask(
+                    f"STREAM.CREATE.{stream.name}", msgspec.json.encode(configuration(stream))
+                )
     except ApiError as error:
         # Another process of ours was faster, with its own idea of the stream: the guard compares.
         if error.code != _NAME_IN_USE:

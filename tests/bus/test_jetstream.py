@@ -19,8 +19,8 @@ from bus.errors import (
     WrongExpectationError,
 )
 from bus.jetstream import GuardLine, JetStream, State, guard_lines, require_safe
-from bus.jetstream.adapter import configuration
-from bus.jetstream.connection import Connection
+from bus.jetstream.adapter import _ensure, configuration
+from bus.jetstream.connection import ApiError, Connection
 from bus.jetstream.publisher import windows
 from bus.streams import Stream, history
 from bus.transport import Expectation, Transport
@@ -486,3 +486,34 @@ async def test_a_dropped_reader_leaves_no_consumer_behind(bus, recovery):
 
     names = msgspec.json.decode(await recovery.ask("CONSUMER.NAMES.HISTORY"))["consumers"]
     assert not names
+
+
+class Strangers:
+    """Servers of a cluster that has just begun: so often they know too few of each other to keep a stream."""
+
+    def __init__(self, times, code=10005):
+        self.left, self.code, self.made = times, code, []
+
+    async def ask(self, subject, body=b""):
+        if subject.startswith("STREAM.INFO"):
+            raise ApiError(10059, "stream not found")
+        if self.left:
+            self.left -= 1
+            raise ApiError(self.code, "no suitable peers for placement")
+        self.made.append(subject)
+
+
+@pytest.mark.parametrize("code", [10005, 10008])
+async def test_a_cluster_of_servers_that_has_just_begun_is_given_time_to_make_the_stream(code):
+    servers = Strangers(3, code)
+    await _ensure(servers, STREAM, create=True)
+
+    assert servers.made == ["STREAM.CREATE.HISTORY"]
+
+
+async def test_servers_that_never_meet_are_named_and_any_other_refusal_at_once(monkeypatch):
+    monkeypatch.setattr("bus.jetstream.adapter.MEET_SECONDS", 0.2)
+    for servers in (Strangers(10**6), Strangers(1, 10074)):
+        with pytest.raises(BusUnavailableError, match=f"{servers.code}.*HISTORY"):
+            await _ensure(servers, STREAM, create=True)
+    assert servers.left == 0

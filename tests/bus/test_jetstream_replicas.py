@@ -95,6 +95,7 @@ async def wired(tmp_path):
         await nodes.bus.close()
 
 
+@pytest.mark.timeout(900)
 async def test_servers_that_are_cut_off_or_slow_lose_and_double_nothing(wired):
     """Whoever writes goes on by the other two while one is cut off, or slow: 0.4 to 11 s later on a quiet machine."""
     acked, enough, seconds = {}, asyncio.Event(), []
@@ -125,7 +126,8 @@ async def goes_on(acked):
     """Seconds until 400 events more are written; what was under way before counts for nothing."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with asyncio.timeout(60):
+    # On a busy machine a leader that is slow, and no other, was seen to take longer than a minute for them.
+    async with asyncio.timeout(180):
         await asyncio.sleep(0.5)
         before = len(acked)
         while len(acked) < before + 400:
