@@ -15,6 +15,7 @@ A deleted object is remembered so that late observations find it; of very many t
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from sys import intern
@@ -199,9 +200,15 @@ class ObjectStore(Part, Generic[R]):
         parts.insert(len(newer), part)
         self._parts[kind] = _needed(parts)
 
-    def is_listed(self, kind: str) -> bool:
-        """Whether there was ever a list of a kind."""
-        return bool(self._parts.get(kind))
+    def listed_us(self, kind: str) -> int:
+        """When the newest list of a kind was asked for of which all parts were said; 0 = there was none."""
+        found: Counter[tuple[int, str]] = Counter()
+        for part in self._parts.get(kind, ()):
+            one_list = part.asked_us, part.version
+            found[one_list] += 1
+            if found[one_list] == part.parts:
+                return part.asked_us
+        return 0
 
     def _decide(self, kind: str, exists: R | None, row: R) -> None:
         """Whether the newest list that could show this row speaks against it."""

@@ -270,9 +270,9 @@ class ClusterState(Part):
         found = self.chain(owner)
         return found[-1] if found else None
 
-    def is_listed(self, kind: str) -> bool:
-        """Whether there was ever a complete list of a kind: somebody follows it."""
-        return self._stores[kind].is_listed(kind)
+    def listed_us(self, kind: str) -> int:
+        """When the newest complete list of a kind was asked for; 0 = there was none, as where nobody follows it."""
+        return self._stores[kind].listed_us(kind)
 
     def named(self, kind: str, namespace: str, name: str) -> str:
         """The uid of the object of this name; "" for none."""

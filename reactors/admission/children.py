@@ -269,7 +269,7 @@ class Children:
     def weighs(self, kind: str, uid: str, ask: kinds.Ask, before: Stored = None) -> dict[str, int]:
         """What an object is charged at least for what lives below it, or may land there as it asked for it ``before``."""
         node, awaited = self._view.coverage.lives.node(uid), {}
-        if isinstance(before, kinds.Ask) and self._view.state.is_listed(POD):
+        if isinstance(before, kinds.Ask) and self._view.state.listed_us(POD):
             awaited = dict(largest(node.awaited, missing(counts_of(kind, before), node.total)))
         return summed(added(node.total, awaited) if awaited else node.below, types_of(ask.labels))
 

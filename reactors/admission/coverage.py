@@ -189,9 +189,10 @@ class Coverage(Part):
 
     def changes(self, before: Workload, change: Change) -> None:
         """A workload is another than it was, or is gone."""
+        asked, since_us = fallen(before, change)
         # Where nobody follows pods, nobody can say what was not made yet.
-        if self._charges is not None and self._view.state.is_listed(POD):
-            self.lives.await_rest(before.uid, *fallen(before, change))
+        if asked and self._charges is not None and self._view.state.listed_us(POD):
+            self.lives.await_rest(before.uid, asked, since_us)
 
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""

@@ -79,7 +79,7 @@ class Lives(Part):
     """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
 
     Saved = SavedLives
-    derived = frozenset({"_chains", "_pods"})
+    derived = frozenset({"_chains", "_pods", "_awaiting"})
 
     def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
         """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
@@ -88,6 +88,8 @@ class Lives(Part):
         self._pods: dict[str, dict[str, _Pod]] = {}
         #: (until, uid, is a pod) of what is expected, the first to end first, whichever process's clock said so.
         self._expected: list[tuple[int, str, bool]] = []
+        #: (until, uid) of objects below which something may land until then, the first first; also of some that changed since.
+        self._awaiting: list[tuple[int, str]] = []
 
     def saved(self) -> SavedLives:
         """What a snapshot holds."""
@@ -103,6 +105,7 @@ class Lives(Part):
         self._chains.restore(saved.nodes)
         self._expected.extend(saved._expected)
         heapq.heapify(self._expected)
+        self._awaiting = sorted((one.awaited_us, one.uid) for one in saved.nodes if one.awaited)
         nodes = {node.uid: node for node in saved.nodes}
         alike: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for one in saved.pods:
@@ -166,15 +169,20 @@ class Lives(Part):
 
     def await_rest(self, uid: str, asked: Amounts, time_us: int) -> None:
         """An object asks for less than ``asked`` since ``time_us``, or is gone: what was not seen of that below it may still
-        land, until the API server's deadline. What comes meanwhile is taken off.
+        land, until the API server's deadline. What comes meanwhile is taken off, and a complete list of pods that was asked for
+        after that deadline ends it.
         """
         rest = missing(asked, self.node(uid).total)
         if not rest:
             return
         node = self._chains.opened(uid)
         until_us = max(node.awaited_us, time_us + LANDED_US)
-        heapq.heappush(self._expected, (until_us, uid, False))
+        heapq.heappush(self._awaiting, (until_us, uid))
         self._chains.wait(node, largest(node.awaited, rest), until_us)
+
+    def due(self, now_us: int, after_us: int = -1) -> bool:
+        """Whether a complete list of pods, asked for now, would say that nothing more comes, and would not have at ``after_us``."""
+        return any(after_us < until_us <= now_us for until_us, _ in self._awaiting)
 
     def leave(self, uid: str) -> None:
         """An object is gone. What lives below it goes on to count for its parent."""
@@ -256,11 +264,6 @@ class Lives(Part):
 
         return undo
 
-    @property
-    def next_us(self) -> int | None:
-        """When the first of what is expected can no longer land; None where nothing is."""
-        return self._expected[0][0] if self._expected else None
-
     def expire(self, now_us: int) -> None:
         """Drop what was expected and can no longer land."""
         while self._expected and self._expected[0][0] <= now_us:
@@ -274,11 +277,7 @@ class Lives(Part):
                     is_ending=pod.is_ending,
                 )  # fmt: skip
                 self._put(uid, seen if pod.seen_us else None)
-            if is_pod or node is None:
-                continue
-            if node.awaited_us == until_us:
-                self._chains.wait(node, NOTHING, 0)
-            if node.until_us == until_us:
+            elif not is_pod and node is not None and node.until_us == until_us:
                 self._chains.relink(node)
                 self._chains.say(node, node.ask, NOTHING)
 
@@ -306,6 +305,14 @@ class Lives(Part):
                 is_late = known_us < listed_us and not exists(uid)
                 if is_covered and uid not in present and is_late:
                     self.drop_pod(uid)
+
+    def listed_whole(self, asked_us: int) -> None:
+        """All parts of a complete list of pods were seen: of what could land before it was asked for nothing more comes."""
+        while self._awaiting and self._awaiting[0][0] <= asked_us:
+            until_us, uid = heapq.heappop(self._awaiting)
+            node = self._chains.get(uid)
+            if node is not None and node.awaited_us == until_us:
+                self._chains.wait(node, NOTHING, 0)
 
     def _put(self, uid: str, pod: _Pod | None) -> None:
         """A pod is this from now on; None: it counts nowhere."""

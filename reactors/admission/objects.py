@@ -74,11 +74,10 @@ def fallen(before: Workload, change: Change) -> tuple[dict[str, int], int]:
     Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
     not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more.
     """
-    after, gone = change.after, change.gone
+    after = change.after
     if not isinstance(after, Workload):
-        return counts_of(
-            before.kind, before.ask
-        ), gone.at_us if gone is not None else before.seen_us
+        assert change.gone is not None
+        return counts_of(before.kind, before.ask), change.gone.at_us
     has_ended = after.ask.suspended and not after.ask.wanted
     # Most changes are of a status.
     if has_ended or after.ask.demand == before.ask.demand:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
 
-from bus.clock import SECOND_US, Clock
+from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
@@ -59,14 +59,6 @@ def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
     except BaseException:
         marks.add(mark)
         raise
-
-
-async def _before(moved: Awaitable[None], until_us: int | None, clock: Clock) -> None:
-    """Return when the history moved, or when something that was expected can no longer land."""
-    seconds = None if until_us is None else (until_us - clock.now_us()) / SECOND_US
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await moved
 
 
 class Reconciler:
@@ -125,9 +117,7 @@ class Reconciler:
             except RetryableError as error:
                 _log.warning("the journals cannot be kept now: %s", error)
             if self._journals.sequence == sequence:
-                await _before(
-                    self._journals.moved(), self._view.coverage.lives.next_us, self._clock
-                )
+                await self._journals.moved()
 
     async def work(self) -> None:
         """Work off what is marked. What fails is marked again.
@@ -318,4 +308,5 @@ class Reconciler:
     def due(self, now_us: int, after_us: int = 0) -> set[str]:
         """The kinds of which a complete list, asked for now, would settle something, and would not have at ``after_us``."""
         late_us, known_us = now_us - LANDED_US, after_us - LANDED_US
-        return self._unsettled.due(late_us, known_us) | self._raises.due(late_us, known_us)
+        found = self._unsettled.due(late_us, known_us) | self._raises.due(late_us, known_us)
+        return found | {POD} if self._view.coverage.lives.due(now_us, after_us) else found

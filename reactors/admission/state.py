@@ -132,6 +132,7 @@ class AdmissionState(Part):
             exists = self.state.pods.__contains__
             present = set(fact.uids)
             self.coverage.lives.listed(fact.first, fact.until, present, event.time_us, exists)
+            self.coverage.lives.listed_whole(self.state.listed_us(POD))
         elif isinstance(fact, AdmissionDecided):
             self.coverage.decided(fact, event.time_us)
         elif isinstance(fact, AdmissionReleased):
