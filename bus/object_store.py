@@ -32,6 +32,8 @@ SCHEME = "s3://"
 #: Seconds for a connection, for the next bytes of an answer, and for a whole object; and how often a request is made.
 CONNECT_SECONDS, ANSWER_SECONDS, OBJECT_SECONDS = 10.0, 60.0, 1800.0
 ATTEMPTS = 4
+#: So long a store that did not answer is taken to be away.
+AWAY_SECONDS = 5.0
 #: Seconds for a connection to whoever hands out the role of a machine or account.
 ROLE_SECONDS = 2.0
 #: Bytes that are written at a time.
@@ -47,8 +49,18 @@ _WORDS = {
     "RequestTimeTooSkewed": "this machine's clock and the store's differ by too much",
     "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
 }
+#: Codes that speak of the key that was used.
+_KEYS = ("AccessDenied", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 #: What begins a name of a variable that says where stores are, and who asks.
 _NAMES = ("AWS_", "SSL_CERT_FILE")
+
+
+class _Store:
+    """A store as these variables lead to it. One that did not answer is not asked again for a moment: questions ask by segment."""
+
+    def __init__(self, client: Minio, is_secret: bool) -> None:
+        self.client, self.is_secret = client, is_secret
+        self.away_until, self.why = 0.0, ""
 
 
 def bucket_of(where: str) -> Bucket:
@@ -57,22 +69,27 @@ def bucket_of(where: str) -> Bucket:
     if not (where.startswith(SCHEME) and name):
         raise ObjectStoreError(f"{where}: name a bucket, as in s3://backups/bursar")
     said = {key: text for key, text in os.environ.items() if key.startswith(_NAMES)}
-    client, is_secret = _client(frozenset(said.items()))
-    return Bucket(client, is_secret, name, prefix.strip("/"))
+    return Bucket(_store(frozenset(said.items())), name, prefix.strip("/"))
 
 
 class Bucket:
     """Objects below a prefix of a bucket, by their names behind that. Every method raises ObjectStoreError."""
 
-    def __init__(self, client: Minio, is_secret: bool, bucket: str, prefix: str) -> None:
-        """``is_secret``: nobody on the way can read what is written."""
-        self._client, self._bucket, self._prefix = client, bucket, prefix
-        self.is_secret = is_secret
+    def __init__(self, store: _Store, bucket: str, prefix: str) -> None:
+        self._store, self._client, self._bucket, self._prefix = store, store.client, bucket, prefix
 
-    def get(self, name: str, most: int) -> bytes | None:
-        """An object, of one that is larger than ``most`` bytes no more than its beginning; None where there is none."""
+    @property
+    def is_secret(self) -> bool:
+        """Whether nobody on the way can read what is written."""
+        return self._store.is_secret
+
+    def get(self, name: str, most: int, version: str | None = None) -> bytes | None:
+        """An object, of one that is larger than ``most`` bytes no more than its beginning; None where there is none.
+
+        ``version``: as it was then (:meth:`versions`); None = as it is.
+        """
         found = io.BytesIO()
-        is_there = self._asked(lambda: self._brought(name, found, most), name)
+        is_there = self._asked(lambda: self._brought(name, found, most, version), name)
         return found.getvalue() if is_there else None
 
     def fetch(self, name: str, path: Path) -> bool:
@@ -87,14 +104,16 @@ class Bucket:
             path.unlink()
         return is_there
 
-    def _brought(self, name: str, file: BinaryIO, most: int | None = None) -> bool:
+    def _brought(
+        self, name: str, file: BinaryIO, most: int | None = None, version: str | None = None
+    ) -> bool:
         from minio.error import S3Error
 
         end = time.monotonic() + OBJECT_SECONDS
         file.seek(0)
         file.truncate()
         try:
-            answer = self._client.get_object(self._bucket, self._key(name))
+            answer = self._client.get_object(self._bucket, self._key(name), version_id=version)
         except S3Error as error:
             if error.code == "NoSuchKey":
                 return False
@@ -133,6 +152,24 @@ class Bucket:
         found = self._client.list_objects(self._bucket, prefix=prefix, recursive=True)
         return {str(one.object_name).removeprefix(prefix): one.size or 0 for one in found}
 
+    def versions(self) -> list[tuple[str, str | None]]:
+        """(name, version) of everything that the store keeps below the prefix, also of what was written over or deleted since;
+        version None = as it is now. Where a store keeps no versions, that is what is there.
+        """
+        return sorted(self._asked(self._kept), key=lambda one: (one[0], one[1] or ""))
+
+    def _kept(self) -> list[tuple[str, str | None]]:
+        prefix = self._key("")
+        found = self._client.list_objects(
+            self._bucket, prefix=prefix, recursive=True, include_version=True
+        )
+        return [
+            # Of a bucket without versions each object is called the version "null", which not every store takes.
+            (str(one.object_name).removeprefix(prefix), None if one.version_id == "null" else one.version_id)
+            for one in found
+            if not one.is_delete_marker
+        ]  # fmt: skip
+
     def named(self, name: str = "") -> str:
         """The address of an object, or of the prefix."""
         return f"{SCHEME}{self._bucket}/{self._key(name)}".rstrip("/")
@@ -141,25 +178,33 @@ class Bucket:
         return f"{self._prefix}/{name}" if self._prefix else name
 
     def _asked(self, ask: Callable[[], T], name: str = "") -> T:
-        """Ask again where an answer broke off."""
+        """Ask again where an answer broke off. A refused key may have been changed since it was read: it is read anew next time."""
         from minio.error import MinioException, S3Error
         from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
         from urllib3.exceptions import HTTPError, ProtocolError
 
+        store = self._store
+        if time.monotonic() < store.away_until:
+            raise ObjectStoreError(f"{self.named(name)}: {store.why}")
         broken = retry_if_exception_type(ProtocolError)
         stop, wait = stop_after_attempt(ATTEMPTS), wait_exponential(0.2, max=5)
         try:
             return Retrying(retry=broken, stop=stop, wait=wait, reraise=True)(ask)
         except S3Error as error:
+            if error.code in _KEYS:
+                _store.cache_clear()
             said = _WORDS.get(error.code or "") or f"{error.code}: {error.message}"
             raise ObjectStoreError(f"{self.named(name)}: {said}") from None
-        except (MinioException, HTTPError, OSError, ValueError) as error:
+        except HTTPError as error:
+            store.away_until, store.why = time.monotonic() + AWAY_SECONDS, str(error)
+            raise ObjectStoreError(f"{self.named(name)}: {error}") from None
+        except (MinioException, OSError, ValueError) as error:
             raise ObjectStoreError(f"{self.named(name)}: {error}") from None
 
 
 @lru_cache(maxsize=8)
-def _client(variables: frozenset[tuple[str, str]]) -> tuple[Minio, bool]:
-    """A client by the settings of the AWS tools, and whether it encrypts. Raises ObjectStoreError."""
+def _store(variables: frozenset[tuple[str, str]]) -> _Store:
+    """The store by the settings of the AWS tools. Raises ObjectStoreError."""
     try:
         import certifi
         import urllib3
@@ -208,4 +253,4 @@ def _client(variables: frozenset[tuple[str, str]]) -> tuple[Minio, bool]:
         http_client=pool,
         credentials=known,
     )
-    return client, is_secret
+    return _Store(client, is_secret)

@@ -6,6 +6,8 @@ import socket
 import subprocess
 
 from minio import Minio
+from minio.commonconfig import COMPLIANCE
+from minio.objectlockconfig import DAYS, ObjectLockConfig
 
 from tests.cluster import build
 from tests.cluster.api import eventually
@@ -20,18 +22,24 @@ def free_port():
 
 
 @contextlib.contextmanager
-def store(folder, certificate=None):
-    """The address of a store with an empty bucket; its objects are files below ``folder``. ``certificate``: file and key."""
+def store(folder, certificate=None, *, versions=False):
+    """The address of a store with an empty bucket; its objects are files below ``folder``. ``certificate``: file and key.
+    ``versions``: it keeps those of buckets that want it.
+    """
     root = folder / "objects"
     (root / BUCKET).mkdir(parents=True)
     sidecar = folder / "sidecar"
     sidecar.mkdir()
     port = free_port()
+    kept = []
+    if versions:
+        (folder / "versions").mkdir()
+        kept = [f"--versioning-dir={folder / 'versions'}"]
     files = [f"--cert={certificate[0]}", f"--key={certificate[1]}"] if certificate else []
     clean = {name: text for name, text in os.environ.items() if not name.startswith("VGW_")}
     process = subprocess.Popen(
         [build.gateway(), f"--port=127.0.0.1:{port}", f"--access={ACCESS}", f"--secret={SECRET}",
-         f"--region={REGION}", "--quiet", *files, "posix", f"--sidecar={sidecar}", root],
+         f"--region={REGION}", "--quiet", *files, "posix", f"--sidecar={sidecar}", *kept, root],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=clean,
     )  # fmt: skip
@@ -63,3 +71,21 @@ def client(url):
     return Minio(
         url.partition("://")[2], access_key=ACCESS, secret_key=SECRET, region=REGION, secure=False
     )
+
+
+def emptied(url, monkeypatch):
+    """A client of the bucket, which is empty, and of which the program is told."""
+    for name, text in variables(url).items():
+        monkeypatch.setenv(name, text)
+    found = client(url)
+    for one in found.list_objects(BUCKET, recursive=True):
+        found.remove_object(BUCKET, one.object_name)
+    return found
+
+
+def locked(url, bucket):
+    """A client of a new bucket of which nothing is deleted, nor written over, for a day."""
+    found = client(url)
+    found.make_bucket(bucket, object_lock=True)
+    found.set_object_lock_config(bucket, ObjectLockConfig(COMPLIANCE, 1, DAYS))
+    return found

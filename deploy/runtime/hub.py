@@ -120,6 +120,8 @@ def cluster_settings(settings: Settings, name: str) -> Settings:
         # Segments of two histories have the same names.
         own = folder / name if isinstance(folder, Path) else f"{folder.rstrip('/')}/{name}"
         history = history.model_copy(update={"folder": own})
+    anchor = settings.ledger.anchor.rstrip("/")
+    ledger = LedgerSettings(anchor=f"{anchor}/{name}" if anchor else "")
     return settings.model_copy(
-        update={"data": data, "ledger": LedgerSettings(), "cluster": cluster, "history": history}
+        update={"data": data, "ledger": ledger, "cluster": cluster, "history": history}
     )

@@ -86,9 +86,9 @@ class Sealing:
                         rest = min(rest, time.monotonic() - began)
                 self.trouble = ""
             except (BursarError, sa.exc.SQLAlchemyError) as error:
-                if not self.trouble.endswith(str(error)):
+                if (trouble := f"not sealed: {error}") != self.trouble:
                     _log.warning("the history is not sealed, and will be tried again: %s", error)
-                self.trouble, rest = f"not sealed: {error}", RETRY_SECONDS
+                self.trouble, rest = trouble, RETRY_SECONDS
             await asyncio.sleep(rest)
 
 

@@ -1,7 +1,8 @@
 """ADAPTER: signed heads in a bucket of an S3-compatible store, each an object of its own.
 
-Where the store locks objects, or keeps their versions, nobody who can write ledger and bucket can take a head back. An object is
-named by its event and its content, so another head of the same event stands beside it and does not replace it.
+Where the store locks objects, nobody who can write ledger and bucket can take a head back: what was written over or deleted there
+is still a version, and is read, too. An object is named by its event and its content, so another head of the same event stands
+beside it. Who writes the bucket may put rubbish there; it is named, and hides no head.
 
 Source: docs/history.md (the chain); Amazon S3 object lock.
 """
@@ -46,20 +47,28 @@ class Anchor:
         return head
 
 
-def kept_at(address: str) -> list[Head]:
-    """Every head that is kept in a bucket. Raises LedgerError naming the object that is none, or what the store refuses."""
+def kept_at(address: str) -> tuple[list[Head], list[str]]:
+    """Every head that is kept in a bucket, also one that was written over or deleted since and is there as a version; and what
+    is named as one and is none. Raises LedgerError with what the store refuses.
+    """
     try:
         bucket = bucket_of(address)
-        names = sorted(name for name in bucket.sizes() if _NAME.fullmatch(name))
+        places = [place for place in bucket.versions() if _NAME.fullmatch(place[0])]
         with ThreadPoolExecutor(AT_ONCE) as readers:
-            return [*readers.map(lambda name: _read(bucket, name), names)]
+            found = [*readers.map(lambda place: _read(bucket, *place), places)]
     except ObjectStoreError as error:
         raise LedgerError(f"the heads kept elsewhere cannot be read: {error}") from None
+    wrong = [
+        f"{bucket.named(name)} is named as a head and is none"
+        for (name, _), head in zip(places, found, strict=True)
+        if head is None
+    ]
+    return [head for head in found if head is not None], wrong
 
 
-def _read(bucket: Bucket, name: str) -> Head:
-    line = bucket.get(name, LONGEST_LINE)
+def _read(bucket: Bucket, name: str, version: str | None) -> Head | None:
+    line = bucket.get(name, LONGEST_LINE, version)
     try:
         return read_line(line or b"")
-    except ValueError as error:
-        raise LedgerError("an object is no head, though it is named as one", path=bucket.named(name)) from error  # fmt: skip
+    except ValueError:
+        return None

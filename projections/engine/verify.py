@@ -103,8 +103,8 @@ def verify(
     found = _Findings()
     with snapshot(store) as connection:
         inside = [Head(*map(_plain, row)) for row in connection.execute(_HEADS)]
-        outside = _outside(heads_file)
-        told = [*inside, *_outside(own_file), *outside]
+        outside = _outside(heads_file, found)
+        told = [*inside, *_outside(own_file, found), *outside]
         first = inside[0].public_key if inside else b""
         accepted = keys or ({first} if first else ())
         witnesses = _witnesses(told, accepted, found)
@@ -189,11 +189,14 @@ def _witnesses(
     return values
 
 
-def _outside(heads_file: Path | str | None) -> list[Head]:
+def _outside(heads_file: Path | str | None, found: _Findings) -> list[Head]:
     if heads_file is None:
         return []
     if isinstance(heads_file, str):
-        return kept_at(heads_file)
+        kept, wrong = kept_at(heads_file)
+        for reason in wrong:
+            found.add("head", 0, reason)
+        return kept
     if not heads_file.exists():
         raise LedgerError("the file of heads is not there", path=str(heads_file))
     return list(read_heads(heads_file))

@@ -91,6 +91,11 @@ class Status(msgspec.Struct, frozen=True):
         return self.is_true("Succeeded") or self.is_true("Failed")
 
 
+def selects(kind: str, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether these labels are those of a job's pods."""
+    return (labels.get(JOB), labels.get(OPERATOR)) == (name, KINDS[kind].operator)
+
+
 class Job(msgspec.Struct, frozen=True):
     """A training job."""
 
@@ -109,7 +114,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether a pod with these labels is one of this job, and of no job of the same name and another kind."""
-        return labels.get(JOB) == self.name and labels.get(OPERATOR) == self.rules.operator
+        return selects(self.kind, self.name, labels)
 
     @property
     def types(self) -> list[tuple[str, ReplicaSpec]]:

@@ -38,12 +38,7 @@ def url(tmp_path_factory):
 @pytest.fixture
 def objects(url, monkeypatch):
     """A client of an empty bucket, which the program is told of."""
-    for name, text in s3.variables(url).items():
-        monkeypatch.setenv(name, text)
-    client = s3.client(url)
-    for one in client.list_objects(s3.BUCKET, recursive=True):
-        client.remove_object(s3.BUCKET, one.object_name)
-    return client
+    return s3.emptied(url, monkeypatch)
 
 
 @pytest.fixture
@@ -270,8 +265,7 @@ def test_while_events_are_folded_no_key_lies_in_a_folder_for_temporary_files(
 ):
     (data / "signing.key").write_bytes(bytes(32))
     (data / "signing.key").chmod(0o600)
-    client = object_store._client
-    monkeypatch.setattr(object_store, "_client", lambda variables: (client(variables)[0], True))
+    monkeypatch.setattr(object_store.Bucket, "is_secret", True)
     assert bursar("backup", WHERE, "--with-key", "--data", data) == 0
     work, fold, seen = tmp_path / "work", backups._fold, []
     work.mkdir()

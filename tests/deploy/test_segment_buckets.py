@@ -8,8 +8,9 @@ import signal
 
 import msgspec
 import pytest
+import urllib3
 
-from bus import crashpoints
+from bus import crashpoints, object_store
 from deploy.cli.program.exits import Exit
 from deploy.runtime.sealing import Sealing, sealer_of
 from deploy.settings.load import load
@@ -36,16 +37,11 @@ def url(tmp_path_factory):
 @pytest.fixture
 def objects(url, monkeypatch):
     """A client of an empty bucket, which the program is told of."""
-    for name, text in s3.variables(url).items():
-        monkeypatch.setenv(name, text)
     monkeypatch.setenv("BURSAR_HISTORY__FOLDER", WHERE)
     monkeypatch.setenv("BURSAR_HISTORY__SEGMENT_EVENTS", str(EVERY))
     # Each look is a new process's.
     monkeypatch.setattr(places, "LISTED_SECONDS", 0.0)
-    client = s3.client(url)
-    for one in client.list_objects(s3.BUCKET, recursive=True):
-        client.remove_object(s3.BUCKET, one.object_name)
-    return client
+    return s3.emptied(url, monkeypatch)
 
 
 @pytest.fixture
@@ -213,6 +209,24 @@ def test_a_store_that_is_away_stops_what_needs_it_and_is_named(
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     assert said(capsys, "replay")[0] == 0
+
+
+def test_a_store_that_is_away_is_asked_once_however_many_segments_there_are(
+    trimmed, objects, monkeypatch, capsys
+):
+    """Each attempt may take a minute: a status of five hundred segments would take a day."""
+    asked, request = [], urllib3.PoolManager.urlopen
+
+    def counted(self, *arguments, **fields):
+        asked.append(arguments[1])
+        return request(self, *arguments, **fields)
+
+    monkeypatch.setattr("urllib3.PoolManager.urlopen", counted)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr(object_store, "AWAY_SECONDS", 600.0)
+    for question in (("status",), ("verify",), ("history", "segments")):
+        said(capsys, *question)
+    assert len(asked) == 1
 
 
 def test_another_history_in_the_same_place_is_not_written_over(

@@ -184,4 +184,7 @@ def test_each_cluster_of_a_hub_has_a_folder_of_segments_of_its_own(environment):
 
     assert folders == {Path("/shared/a"), Path("/shared/b")}
     environment.setenv("BURSAR_HISTORY__FOLDER", "s3://history/all/")
-    assert cluster_settings(load(), "a").segments_folder == "s3://history/all/a"
+    environment.setenv("BURSAR_LEDGER__ANCHOR", "s3://anchors/all")
+    found = cluster_settings(load(), "a")
+    assert found.segments_folder == "s3://history/all/a"
+    assert found.ledger.anchor == "s3://anchors/all/a"

@@ -25,7 +25,7 @@ from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
 from reactors.jobs.gangs import notes
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
-from reactors.jobs.shape import INDEX, JOB, KINDS, OPERATOR, ROLE, TYPE, Job, Slot, Status
+from reactors.jobs.shape import INDEX, ROLE, TYPE, Job, Slot, Status, selects
 from reactors.jobs.steps import has_place, us
 
 Json = dict[str, Any]
@@ -200,9 +200,7 @@ def released(found: Mapping[str, Any], owner: Owner) -> tuple[list[Json] | None,
     others = [one for one in owners if one.get("uid") != owner.uid]
     if len(others) == len(owners):
         return None, ""
-    labels = metadata.get("labels") or {}
-    operator = KINDS[owner.kind].operator
-    if (labels.get(JOB), labels.get(OPERATOR)) == (owner.name, operator):
+    if selects(owner.kind, owner.name, metadata.get("labels") or {}):
         return None, "it has the labels of the job"
     return others, ""
 
