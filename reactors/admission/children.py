@@ -232,8 +232,8 @@ class Children:
     def most(self, below: Below, holder: Holder) -> dict[str, int] | None:
         """What may live below the holder with pods that other processes let pass, too; None where nobody can say.
 
-        Those were not seen yet. Controllers make no more pods than their objects ask for, beside those that end. What is charged
-        beyond what objects ask for falls once it was seen to be used no more, so it covers nothing that nobody writes down.
+        Those were not seen yet. Controllers make no more pods than their objects ask for, beside those that end. A charge
+        above what the objects ask for falls as soon as the keeper sees it unused, so nothing passes by it without an entry.
         """
         lives, types, maker = self._view.coverage.lives, holder.types, below.owner.uid
         wants = charged(holder.demand, types)
@@ -267,7 +267,9 @@ class Children:
         return holder if holder is not None and holder.uid == owner.uid else None
 
     def weighs(self, kind: str, uid: str, ask: kinds.Ask, before: Stored = None) -> dict[str, int]:
-        """What an object is charged at least for what lives below it, or may land there as it asked for it ``before``."""
+        """The least charge of an object: for what lives below it, and for what may still land there because it asked for that
+        ``before``.
+        """
         node, awaited = self._view.coverage.lives.node(uid), {}
         if isinstance(before, kinds.Ask) and self._view.state.listed_us(POD):
             awaited = dict(largest(node.awaited, missing(counts_of(kind, before), node.total)))

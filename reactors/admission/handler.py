@@ -246,7 +246,7 @@ class Handler:
         below: tuple[Below, Holder] | None = None,
         brings: Callable[[], dict[str, int]] | None = None,
     ) -> Answer:
-        """``brings``: what lives below it when that is decided, which is charged with it."""
+        """``brings`` gives what lives below the object at the moment of the decision: it is charged with the object."""
         tree = self._journals.places.get((where.kind, where.quota), UNKNOWN)
         # Never by a name that the asker may invent: he would have as many buckets as he likes.
         user = asker_of(review.user, is_controller=self._children.controllers.wrote(review))
