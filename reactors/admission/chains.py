@@ -8,11 +8,21 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from projections.quota_trees.keys import Amounts, added, largest, less, replaced, weighed
+from projections.quota_trees.keys import (
+    Amounts,
+    added,
+    largest,
+    less,
+    missing,
+    replaced,
+    weighed,
+)
+from projections.quota_trees.shape import LANDED_US
 
 NOTHING: Amounts = {}
 
@@ -168,3 +178,45 @@ class Chains:
         del self._nodes[node.uid]
         if node.parent:
             self.add(node.parent, NOTHING, NOTHING, NOTHING, NOTHING, -1)
+
+
+class Awaited:
+    """What may still land below objects because they asked for it before.
+
+    A controller makes what its object asked for until it hears that the object asks for less, or is gone, and what it makes so
+    passes, covered, wherever that was not heard of either. So what was not seen of it is held. What comes meanwhile is taken off,
+    and a complete list of pods that was asked for after the API server's deadline ends it.
+    """
+
+    def __init__(self, chains: Chains) -> None:
+        """The amounts stand in the nodes of ``chains``, and a snapshot holds them there."""
+        self._chains = chains
+        #: (until, uid), the first first; also of some that changed since.
+        self._until: list[tuple[int, str]] = []
+
+    def restore(self, nodes: Iterable[Node]) -> None:
+        """Go on with these nodes."""
+        self._until = sorted((one.awaited_us, one.uid) for one in nodes if one.awaited)
+
+    def rest(self, uid: str, asked: Amounts, time_us: int) -> None:
+        """An object asks for less than ``asked`` since ``time_us``, or is gone."""
+        known = self._chains.get(uid)
+        rest = missing(asked, known.total if known is not None else NOTHING)
+        if not rest:
+            return
+        node = self._chains.opened(uid)
+        until_us = max(node.awaited_us, time_us + LANDED_US)
+        heapq.heappush(self._until, (until_us, uid))
+        self._chains.wait(node, largest(node.awaited, rest), until_us)
+
+    def due(self, now_us: int, after_us: int = -1) -> bool:
+        """Whether a complete list of pods, asked for now, would say that nothing more comes, and would not have at ``after_us``."""
+        return any(after_us < until_us <= now_us for until_us, _ in self._until)
+
+    def listed(self, asked_us: int) -> None:
+        """All parts of a complete list of pods were seen: of what could land before it was asked for nothing more comes."""
+        while self._until and self._until[0][0] <= asked_us:
+            until_us, uid = heapq.heappop(self._until)
+            node = self._chains.get(uid)
+            if node is not None and node.awaited_us == until_us:
+                self._chains.wait(node, NOTHING, 0)

@@ -188,11 +188,10 @@ class Coverage(Part):
             self._view.changed.add(child)
 
     def changes(self, before: Workload, change: Change) -> None:
-        """A workload is another than it was, or is gone."""
+        """A workload is another than it was, or is gone. Where nobody follows pods, nobody can say what was not made yet."""
         asked, since_us = fallen(before, change)
-        # Where nobody follows pods, nobody can say what was not made yet.
         if asked and self._charges is not None and self._view.state.listed_us(POD):
-            self.lives.await_rest(before.uid, asked, since_us)
+            self.lives.awaited.rest(before.uid, asked, since_us)
 
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""

@@ -19,9 +19,9 @@ import msgspec
 
 from projections import timelines
 from projections.engine.parts import Part
-from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest, missing
+from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.chains import NOTHING, Chains, Node
+from reactors.admission.chains import NOTHING, Awaited, Chains, Node
 
 Undo = Callable[[], None]
 _NOBODY = Node("")
@@ -79,17 +79,16 @@ class Lives(Part):
     """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
 
     Saved = SavedLives
-    derived = frozenset({"_chains", "_pods", "_awaiting"})
+    derived = frozenset({"_chains", "_pods", "awaited"})
 
     def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
         """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
         self._chains = Chains(parent_of, mark)
+        self.awaited = Awaited(self._chains)
         #: By the first two characters of the uid: a complete list comes in parts by uid.
         self._pods: dict[str, dict[str, _Pod]] = {}
         #: (until, uid, is a pod) of what is expected, the first to end first, whichever process's clock said so.
         self._expected: list[tuple[int, str, bool]] = []
-        #: (until, uid) of objects below which something may land until then, the first first; also of some that changed since.
-        self._awaiting: list[tuple[int, str]] = []
 
     def saved(self) -> SavedLives:
         """What a snapshot holds."""
@@ -105,7 +104,7 @@ class Lives(Part):
         self._chains.restore(saved.nodes)
         self._expected.extend(saved._expected)
         heapq.heapify(self._expected)
-        self._awaiting = sorted((one.awaited_us, one.uid) for one in saved.nodes if one.awaited)
+        self.awaited.restore(saved.nodes)
         nodes = {node.uid: node for node in saved.nodes}
         alike: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for one in saved.pods:
@@ -166,23 +165,6 @@ class Lives(Part):
         node = self._chains.get(uid)
         if node is not None:
             self._chains.relink(node)
-
-    def await_rest(self, uid: str, asked: Amounts, time_us: int) -> None:
-        """An object asks for less than ``asked`` since ``time_us``, or is gone: what was not seen of that below it may still
-        land, until the API server's deadline. What comes meanwhile is taken off, and a complete list of pods that was asked for
-        after that deadline ends it.
-        """
-        rest = missing(asked, self.node(uid).total)
-        if not rest:
-            return
-        node = self._chains.opened(uid)
-        until_us = max(node.awaited_us, time_us + LANDED_US)
-        heapq.heappush(self._awaiting, (until_us, uid))
-        self._chains.wait(node, largest(node.awaited, rest), until_us)
-
-    def due(self, now_us: int, after_us: int = -1) -> bool:
-        """Whether a complete list of pods, asked for now, would say that nothing more comes, and would not have at ``after_us``."""
-        return any(after_us < until_us <= now_us for until_us, _ in self._awaiting)
 
     def leave(self, uid: str) -> None:
         """An object is gone. What lives below it goes on to count for its parent."""
@@ -305,14 +287,6 @@ class Lives(Part):
                 is_late = known_us < listed_us and not exists(uid)
                 if is_covered and uid not in present and is_late:
                     self.drop_pod(uid)
-
-    def listed_whole(self, asked_us: int) -> None:
-        """All parts of a complete list of pods were seen: of what could land before it was asked for nothing more comes."""
-        while self._awaiting and self._awaiting[0][0] <= asked_us:
-            until_us, uid = heapq.heappop(self._awaiting)
-            node = self._chains.get(uid)
-            if node is not None and node.awaited_us == until_us:
-                self._chains.wait(node, NOTHING, 0)
 
     def _put(self, uid: str, pod: _Pod | None) -> None:
         """A pod is this from now on; None: it counts nowhere."""

@@ -8,7 +8,7 @@ asked for) and no other ask can have been on its way at the time. Time alone nev
 (docs/reliability.md: `ttl` and `get` over-admit). What a watch says may be late by that margin.
 
 What a controller made for its object before it heard that this asks for less, or is gone, may land as well, and no request
-says so: what was not seen of that is held until such a list (:meth:`reactors.admission.lives.Lives.await_rest`).
+says so: what was not seen of that is held until such a list (:class:`reactors.admission.chains.Awaited`).
 
 A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
 run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.

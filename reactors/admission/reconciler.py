@@ -309,4 +309,4 @@ class Reconciler:
         """The kinds of which a complete list, asked for now, would settle something, and would not have at ``after_us``."""
         late_us, known_us = now_us - LANDED_US, after_us - LANDED_US
         found = self._unsettled.due(late_us, known_us) | self._raises.due(late_us, known_us)
-        return found | {POD} if self._view.coverage.lives.due(now_us, after_us) else found
+        return found | {POD} if self._view.coverage.lives.awaited.due(now_us, after_us) else found

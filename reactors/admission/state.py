@@ -129,10 +129,9 @@ class AdmissionState(Part):
         for change in self.state.changes(event):
             self.follow(change, is_list=isinstance(fact, PodsListed))
         if isinstance(fact, PodsListed):
-            exists = self.state.pods.__contains__
-            present = set(fact.uids)
-            self.coverage.lives.listed(fact.first, fact.until, present, event.time_us, exists)
-            self.coverage.lives.listed_whole(self.state.listed_us(POD))
+            lives, exists = self.coverage.lives, self.state.pods.__contains__
+            lives.listed(fact.first, fact.until, set(fact.uids), event.time_us, exists)
+            lives.awaited.listed(self.state.listed_us(POD))
         elif isinstance(fact, AdmissionDecided):
             self.coverage.decided(fact, event.time_us)
         elif isinstance(fact, AdmissionReleased):
