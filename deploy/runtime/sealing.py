@@ -48,10 +48,10 @@ class Anchoring:
     async def run(self) -> None:
         """Look again and again."""
         while self._anchor is not None:
-            rest = ANCHOR_SECONDS
             try:
                 await _done(self._anchor.keep)
-                self.trouble = ""
+                # A ledger that has just begun has no head for a while.
+                self.trouble, rest = "", ANCHOR_SECONDS if self._anchor.kept else LOOK_SECONDS
             except (BursarError, sa.exc.SQLAlchemyError) as error:
                 if not self.trouble:
                     _log.warning("the newest head is not kept elsewhere, and will be tried again: %s", error)  # fmt: skip

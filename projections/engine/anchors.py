@@ -31,19 +31,20 @@ class Anchor:
 
     def __init__(self, store: Store, address: str) -> None:
         self._store, self._address = store, address
-        self._kept = 0
+        #: The event of the head that was put there last; 0 = none was yet.
+        self.kept = 0
 
     def keep(self) -> Head | None:
         """Put the newest head there; None where it is there. Raises ObjectStoreError."""
         newest = sa.select(heads).order_by(heads.c.sequence.desc()).limit(1)
         rows = self._store.select(newest)
-        if not rows or rows[0][0] == self._kept:
+        if not rows or rows[0][0] == self.kept:
             return None
         head = Head(int(rows[0][0]), *map(bytes, rows[0][1:4]))
         line = line_of(head)
         name = f"head-{head.sequence:012d}-{sha256(line).hexdigest()[:16]}.json"
         bucket_of(self._address).put(name, line)
-        self._kept = head.sequence
+        self.kept = head.sequence
         return head
 
 

@@ -15,11 +15,13 @@ from deploy.runtime import sealing
 from deploy.runtime.sealing import Anchoring
 from deploy.settings.load import load
 from projections.engine.anchors import Anchor
-from projections.engine.heads import Signer
+from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.store import Store, engine
 from tests import s3
 from tests.cluster import build
 from tests.deploy.ledgers import EVENTS, bursar
+from tests.projections.engine.archives import fill, ledger
+from tests.recording import recorded
 
 pytestmark = [
     pytest.mark.nats,
@@ -194,6 +196,24 @@ def test_a_key_that_was_changed_in_its_file_is_read_after_one_refusal(
         anchor.keep()
     file.write_text(text + s3.SECRET)
     assert anchor.keep() is not None
+    store.close()
+
+
+async def test_the_first_head_of_a_new_ledger_is_kept_without_waiting_for_an_hour(
+    data, url, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(sealing, "LOOK_SECONDS", 0.0)
+    store = ledger(f"sqlite:///{tmp_path / 'new.db'}")
+    monkeypatch.setenv("BURSAR_LEDGER__ANCHOR", f"{WHERE}/new")
+    running = asyncio.create_task(Anchoring(load(), store).run())
+    keeper = HeadKeeper(store, Signer(tmp_path / "key"))
+    async with asyncio.timeout(30):
+        await asyncio.sleep(0)
+        keeper.keep(fill(store, recorded()[:100]))
+        while not [name for name in names(url) if "/new/" in name]:
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
     store.close()
 
 
