@@ -153,6 +153,8 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     held: bool = False
     #: As :class:`bus.kube.kinds.Ask` has it: containers that state no limit of ``limits.<resource>``, or no request either.
     unstated: dict[str, tuple[str, ...]] = {}
+    #: Its deletion was asked for: it waits for its finalizers, and its controller makes nothing more.
+    is_terminating: bool = False
     #: How a training job is run, and the status that its controller wrote; None of other kinds, and where it cannot be read.
     training: Training | None = None
     notes: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ def _observed(
         priority_class=ask.priority_class if ask else "",
         held=ask.held if ask else False,
         unstated=_counted(ask.unstated) if ask else {},
+        is_terminating=metadata.deletion_timestamp is not None,
         training=run,
         notes=records.notes(
             (UNREADABLE, ask is None),

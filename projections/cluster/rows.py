@@ -153,6 +153,7 @@ class Workload(msgspec.Struct, gc=False):
     created_us: int = 0
     #: Its ask as it was written, where templates of claims stand in it; None = ``ask`` is.
     written: Ask | None = None
+    is_terminating: bool = False
     last_us: int = 0
     listed_us: int = 0
 
@@ -251,7 +252,7 @@ def workload(fact: WorkloadObserved, time_us: int, known: Workload | None) -> Wo
     return Workload(
         fact.uid, intern(fact.kind), intern(fact.namespace), fact.name, fact.resource_version, time_us,
         _owner(fact.owner, None), labels, _texts(fact.annotations, None), _ask(fact, labels),
-        _us(fact.created, time_us), last_us=time_us,
+        _us(fact.created, time_us), is_terminating=fact.is_terminating, last_us=time_us,
     )  # fmt: skip
 
 

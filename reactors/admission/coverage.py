@@ -187,11 +187,11 @@ class Coverage(Part):
                 self.lives.drop_pod(child)
             self._view.changed.add(child)
 
-    def changes(self, before: Workload, change: Change) -> None:
+    def changes(self, change: Change) -> None:
         """A workload is another than it was, or is gone. Where nobody follows pods, nobody can say what was not made yet."""
-        asked, since_us = fallen(before, change)
+        asked, since_us = fallen(change)
         if asked and self._charges is not None and self._view.state.listed_us(POD):
-            self.lives.awaited.rest(before.uid, asked, since_us)
+            self.lives.awaited.rest(change.uid, asked, since_us)
 
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""

@@ -68,19 +68,27 @@ def _known(
     return counted(dict(demand), dict(types))
 
 
-def fallen(before: Workload, change: Change) -> tuple[dict[str, int], int]:
-    """What a workload asked for that asks for less now, or is gone, and since when; nothing where it asks for as much.
+def fallen(change: Change) -> tuple[dict[str, int], int]:
+    """What a workload asked for that asks for less now, is deleted or gone, and since when; nothing where it asks for as much.
 
     Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
-    not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more.
+    not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more. Of one whose
+    deletion waits for finalizers the controller makes nothing more either: so nothing falls when it is gone at last.
     """
-    after = change.after
+    before, after = change.before, change.after
     if not isinstance(after, Workload):
-        assert change.gone is not None
-        return counts_of(before.kind, before.ask), change.gone.at_us
+        assert isinstance(before, Workload) and change.gone is not None
+        asked = {} if before.is_terminating else counts_of(before.kind, before.ask)
+        return asked, change.gone.at_us
+    is_deleted = after.is_terminating
+    if isinstance(before, Workload):
+        is_deleted &= not before.is_terminating
+    else:
+        before = after
     has_ended = after.ask.suspended and not after.ask.wanted
     # Most changes are of a status.
-    if has_ended or after.ask.demand == before.ask.demand:
+    if has_ended or (after.ask.demand == before.ask.demand and not is_deleted):
         return {}, after.seen_us
     asked = counts_of(before.kind, before.ask)
-    return asked if less(asked, counts_of(after.kind, after.ask)) else {}, after.seen_us
+    falls = is_deleted or bool(less(asked, counts_of(after.kind, after.ask)))
+    return asked if falls else {}, after.seen_us

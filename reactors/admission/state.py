@@ -146,8 +146,8 @@ class AdmissionState(Part):
     def follow(self, change: Change, *, is_list: bool = False) -> None:
         """The state of the cluster changed; ``is_list``: a complete list of pods says so."""
         before, after, gone = change.before, change.after, change.gone
-        if isinstance(before, Workload):
-            self.coverage.changes(before, change)
+        if isinstance(before or after, Workload):
+            self.coverage.changes(change)
         if isinstance(after, Workload):
             self._ending.pop(after.uid, None)
             self.changed.add(after.uid)

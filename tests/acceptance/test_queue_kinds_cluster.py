@@ -242,6 +242,10 @@ async def turns(site, line):
         jobs = queueing.PATH.format("default")
         # Its default would orphan the pods, which takes a garbage collector.
         await site.request("DELETE", f"{jobs}/{first}-job?propagationPolicy=Background")
+        # The pods' watch may be ahead of the Jobs': a pod that goes first may be made again.
+        async with asyncio.timeout(20):
+            while made["metadata"]["uid"] in site.admission.view.objects:
+                await asyncio.sleep(0.05)
         await site.request("DELETE", f"/api/v1/namespaces/default/pods/{first}-job-0")
     await line.runs(third)
     await line.waits(last)

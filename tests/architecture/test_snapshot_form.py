@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "475317c757ce47db",
-    "reactors": "2dfd0ef7a0dbb6a4",
-    "admission": "eabb9cef03a9b1cc",
+    "versions": "5dfab4bec4aebb20",
+    "reactors": "bc81158efab026a8",
+    "admission": "ce365e8e69fa2bb8",
 }
 
 ADVICE = """

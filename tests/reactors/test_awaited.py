@@ -74,6 +74,38 @@ async def test_an_owner_whose_pods_were_all_seen_gives_back_at_once_what_ends(cl
     assert cluster.used() == 0
 
 
+async def test_of_what_waits_for_its_finalizers_nothing_more_is_made_and_nothing_held(cluster):
+    """As where its pods are deleted first (``Foreground``): a JobSet starts anew in the same quota at once."""
+    await begin(cluster, "Job", "job", 2, 3)
+    for number in range(3):
+        await show(cluster, "Pod", f"p{number}", 2, **OF_JOB)
+    await show(cluster, "Job", "job", 2, 3, is_terminating=True)
+    for number in range(3):
+        await cluster.lose_pod(f"p{number}", owner("Job", "job"))
+    assert cluster.used() == 6000
+    await cluster.lose("job")
+
+    assert cluster.used() == 0
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_was_not_made_when_the_deletion_was_asked_for_is_held(cluster, is_known):
+    """Its pods that are on their way land behind its end, whether it was seen before or not."""
+    await ask(cluster, "Job", "job", 2, 3)
+    if is_known:
+        await show(cluster, "Job", "job", 2, 3)
+    await show(cluster, "Pod", "first", 2, **OF_JOB)
+    await show(cluster, "Job", "job", 2, 3, is_terminating=True)
+    await cluster.lose_pod("first", owner("Job", "job"))
+    assert cluster.used() == 6000
+    await cluster.lose("job")
+
+    assert cluster.used() == 4000
+    await show(cluster, "Pod", "second", 2, **OF_JOB)
+    await later(cluster, "second")
+    assert cluster.used() == 2000
+
+
 async def test_a_job_that_has_ended_gives_back_at_once(cluster):
     """Its controller says so when its pods have ended, and makes no more."""
     await begin(cluster, "Job", "job", 2, 3)

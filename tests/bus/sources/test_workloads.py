@@ -73,6 +73,13 @@ def test_a_job_that_waits_says_what_it_wants_and_of_which_priority():
     assert ({}, one, "high", True) == (fact.demand, fact.wanted, fact.priority_class, fact.held)
 
 
+def test_one_whose_deletion_waits_says_so():
+    stamped = {**deployment(), "metadata": METADATA | {"deletionTimestamp": "2026-11-26T00:00:00Z"}}
+
+    assert seen(WORKLOADS["Deployment"], stamped).is_terminating
+    assert not seen(WORKLOADS["Deployment"], deployment()).is_terminating
+
+
 def test_version_2_said_nothing_of_what_waits():
     event = WORKLOADS["Job"].translate(record(deployment()), POLICY)
     old = {"uid": "u", "kind": "Job", "namespace": "ns", "name": "n", "resource_version": "7"}
