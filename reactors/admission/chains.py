@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from bus.clock import SECOND_US
 from projections.quota_trees.keys import (
     Amounts,
     added,
@@ -47,9 +48,9 @@ class Node(msgspec.Struct, gc=False, eq=False):
     total: Amounts = NOTHING
     children: int = 0
     #: What it asked for before and was not seen below it: its controller may not have heard yet that it asks for less, or is
-    #: gone. Until when it may land.
+    #: gone. Until when each may land, the first to end first; and the largest of all.
+    lacks: tuple[tuple[int, Amounts], ...] = ()
     awaited: Amounts = NOTHING
-    awaited_us: int = 0
 
     @property
     def asked(self) -> Amounts:
@@ -65,6 +66,11 @@ class Node(msgspec.Struct, gc=False, eq=False):
     def weight(self) -> Amounts:
         """What it counts for its parent."""
         return weighed(self.asked, self.below)
+
+    def wait(self, lacks: Iterable[tuple[int, Amounts]]) -> None:
+        """Of this it is said from now on that it may land below it."""
+        self.lacks = tuple(one for one in lacks if one[1])
+        self.awaited = largest(*(amounts for _, amounts in self.lacks))
 
 
 class Chains:
@@ -82,6 +88,11 @@ class Chains:
     def get(self, uid: str) -> Node | None:
         """The node of an object; None where nothing of it counts."""
         return self._nodes.get(uid)
+
+    def waits(self, uid: str) -> bool:
+        """Whether something may still land below an object that it does not ask for."""
+        node = self._nodes.get(uid)
+        return node is not None and bool(node.awaited)
 
     def all(self) -> list[Node]:
         """Every node."""
@@ -138,10 +149,10 @@ class Chains:
             node.version, node.until_us = "", 0
         self._weighs(node, before)
 
-    def wait(self, node: Node, awaited: Amounts, until_us: int) -> None:
+    def wait(self, node: Node, lacks: Iterable[tuple[int, Amounts]]) -> None:
         """This much may land below an object until then, whatever it asks for."""
         before = node.weight
-        node.awaited, node.awaited_us = awaited, until_us
+        node.wait(lacks)
         self._mark(node.uid)
         self._weighs(node, before)
 
@@ -160,7 +171,7 @@ class Chains:
         for _ in range(DEPTH):
             weight = node.weight
             if came and node.awaited:
-                node.awaited = less(node.awaited, came)
+                node.wait([(until_us, less(one, came)) for until_us, one in node.lacks])
             came = NOTHING
             node.total = replaced(node.total, before, after)
             node.pods = replaced(node.pods, pods, live)
@@ -196,7 +207,7 @@ class Awaited:
 
     def restore(self, nodes: Iterable[Node]) -> None:
         """Go on with these nodes."""
-        self._until = sorted((one.awaited_us, one.uid) for one in nodes if one.awaited)
+        self._until = sorted((until_us, one.uid) for one in nodes for until_us, _ in one.lacks)
 
     def rest(self, uid: str, asked: Amounts, time_us: int) -> None:
         """An object asks for less than ``asked`` since ``time_us``, or is gone."""
@@ -205,18 +216,25 @@ class Awaited:
         if not rest:
             return
         node = self._chains.opened(uid)
-        until_us = max(node.awaited_us, time_us + LANDED_US)
-        heapq.heappush(self._until, (until_us, uid))
-        self._chains.wait(node, largest(node.awaited, rest), until_us)
+        # By the second: whoever changes an object without end makes no list without end.
+        until_us = -(-(time_us + LANDED_US) // SECOND_US) * SECOND_US
+        lacks = dict(node.lacks)
+        if until_us not in lacks:
+            heapq.heappush(self._until, (until_us, uid))
+        lacks[until_us] = largest(lacks.get(until_us, NOTHING), rest)
+        self._chains.wait(node, sorted(lacks.items()))
 
     def due(self, now_us: int, after_us: int = -1) -> bool:
         """Whether a complete list of pods, asked for now, would say that nothing more comes, and would not have at ``after_us``."""
-        return any(after_us < until_us <= now_us for until_us, _ in self._until)
+        return any(
+            after_us < until_us <= now_us and self._chains.waits(uid)
+            for until_us, uid in self._until
+        )
 
     def listed(self, asked_us: int) -> None:
         """All parts of a complete list of pods were seen: of what could land before it was asked for nothing more comes."""
         while self._until and self._until[0][0] <= asked_us:
-            until_us, uid = heapq.heappop(self._until)
+            uid = heapq.heappop(self._until)[1]
             node = self._chains.get(uid)
-            if node is not None and node.awaited_us == until_us:
-                self._chains.wait(node, NOTHING, 0)
+            if node is not None:
+                self._chains.wait(node, [one for one in node.lacks if one[0] > asked_us])

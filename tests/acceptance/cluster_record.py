@@ -283,7 +283,8 @@ class Lags:
     """Follows a record and the charges of the journals beside it.
 
     `above`: charges above what their object asks for or lives below it. A request that is admitted may land until the API
-    server's deadline, so each for the same object begins the time anew. `below`: charges below the live pods.
+    server's deadline, so each for the same object begins the time anew; so does each write after which it, or what makes pods
+    below it, asks for less: what its controller still makes of the rest may land as late. `below`: charges below the live pods.
     """
 
     def __init__(self, quotas, unasked=frozenset()):
@@ -294,16 +295,26 @@ class Lags:
 
     def write(self, write):
         """Take a write of the record."""
-        for uid in self._record.take(write):
+        known = self._record.items.get(write.object["metadata"]["uid"], Item("", ""))
+        asked = known.own
+        touched = self._record.take(write)
+        if write.kind != "Pod" and any(n > 0 for n in minus(asked, known.own)):
+            for uid in touched:
+                self._begin(uid, write.at)
+        for uid in touched:
             self._compare(uid, write.at)
 
     def charge(self, at, quota, uid, amounts, is_asked):
         """Take what a journal holds for an object from now on; ``is_asked``: because of a request."""
         self._charges.setdefault(uid, {})[quota] = amounts
         if is_asked:
-            for place in [one for one in self._since if one[1:] == (uid, True)]:
-                self._over(place, at)
+            self._begin(uid, at)
         self._compare(uid, at)
+
+    def _begin(self, uid, at):
+        """Begin the time anew in which an object is charged with more than there is."""
+        for place in [one for one in self._since if one[1:] == (uid, True)]:
+            self._over(place, at)
 
     def end(self, at):
         """Take what lasts to be as old as it is now; the longest come first."""

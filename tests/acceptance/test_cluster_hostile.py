@@ -14,7 +14,8 @@ entry by entry:
 - The journals never admit above a limit. They exceed one only by what is there whatever is allowed: what was adopted (it
   passed while nobody answered, or before two webhook processes saw each other's) and an orphan's part of a charge.
 - No charge is above what its object asks for or what lives below it for more than 90 s: counted from the last request that
-  was admitted for the object, as that may land until the API server's deadline, and while a keeper runs.
+  was admitted for the object, or the last time that it or what makes pods below it asked for less, as what is made of either
+  may land until the API server's deadline; and while a keeper runs.
 - No live pod that was asked about is uncharged for more than 30 s, while a keeper runs.
 - Every process knows the same trees as one that reads the history from the beginning.
 

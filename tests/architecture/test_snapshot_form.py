@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "5dfab4bec4aebb20",
+    "versions": "d02a292e784b8bb4",
     "reactors": "bc81158efab026a8",
-    "admission": "ce365e8e69fa2bb8",
+    "admission": "150191dc7cb4c174",
 }
 
 ADVICE = """

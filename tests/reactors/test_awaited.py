@@ -138,6 +138,29 @@ async def test_time_alone_gives_nothing_back_and_a_list_is_asked_for(cluster):
     assert (cluster.used(), keeper.due(cluster.clock.us)) == (2000, set())
 
 
+async def test_each_part_is_given_back_by_its_own_list(cluster):
+    """However often its object asks for less: who scales all day would hold for ever what was missing once."""
+    await begin(cluster, "Job", "job", 1, 6)
+    await show(cluster, "Job", "job", 1, 4)
+    cluster.clock.after(50)
+    await show(cluster, "Job", "job", 1, 1)
+    assert cluster.used() == 6000
+
+    for seconds, left in ((26, 4000), (50, 1000)):
+        await later(cluster, seconds=seconds)
+        assert cluster.used() == left
+
+
+async def test_a_list_is_not_asked_for_what_came_meanwhile(cluster):
+    await begin(cluster, "Job", "job", 2, 2)
+    await cluster.lose("job")
+    for name in ("first", "second"):
+        await show(cluster, "Pod", name, 2, **OF_JOB)
+    cluster.clock.after(600)
+
+    assert cluster.admission.keeper.due(cluster.clock.us) == set()
+
+
 async def test_a_list_of_which_a_part_is_missing_gives_nothing_back(cluster):
     await begin(cluster, "Job", "job", 2, 3)
     await cluster.lose("job")
