@@ -14,7 +14,7 @@ import typer
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli import times
 from deploy.cli.notes.position import standing
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
@@ -28,7 +28,6 @@ from projections.quota_trees.queries import Select
 from reactors.culling.policy import parse_duration
 from reactors.engine.reasons import explained
 
-Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Of this cluster.")]
 _FIELDS = (
     "namespace", "pod", "uid", "state", "reason", "idle_s", "active_at", "active_source", "culls_at",
     "target", "target_kind", "evidence", "ignored", "mode", "blocked_by", "blocked_until", "blocked",

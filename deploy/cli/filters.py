@@ -44,7 +44,7 @@ _ALIASES = {"cores": "cpu_milli", "memory": "memory_mib", "gpus": "gpu_milli"}
 _COLUMNS = {
     "team": held_segments.c.team, "user": held_segments.c.user_name, "namespace": pod_runs.c.namespace,
     "workload": pod_runs.c.workload, "node": held_segments.c.node, "model": held_segments.c.model,
-    "quota": held_segments.c.quota,
+    "quota": held_segments.c.quota, "cluster": pod_runs.c.cluster,
 }  # fmt: skip
 
 

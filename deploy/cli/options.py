@@ -46,28 +46,62 @@ class CommandContext:
     A question to the ledger needs its :attr:`place` only, which is there sooner than all :attr:`settings` are.
     """
 
-    def __init__(self, given: Given, at: str | None = None) -> None:
+    def __init__(
+        self,
+        given: Given,
+        at: str | None = None,
+        cluster: str | None = None,
+        *,
+        is_filtered: bool = False,
+    ) -> None:
+        """``cluster``: the one that is asked about. ``is_filtered``: the command itself keeps its rows, where there are several."""
         self._given = given
         self._at = at
+        self._cluster = cluster
+        self._is_filtered = is_filtered
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """Options, environment, file, defaults. Raises SettingsError."""
+        """Options, environment, file, defaults; those of one cluster's folder of a hub. Raises SettingsError."""
         from deploy.settings.load import load
 
-        return load(self.given_options, self._given.config)
+        found = load(self.given_options, self._given.config)
+        if self._cluster is None:
+            return found
+        from deploy.settings.place import place_of
+
+        ledger = self._of_cluster(place_of(found))
+        named = found.cluster.model_copy(update={"name": ledger.cluster})
+        return found.model_copy(update={"data": ledger.data, "cluster": named})
 
     @functools.cached_property
     def place(self) -> LedgerPlace:
         """Where the ledger is, and its cluster; with ``--at`` as it was then. Raises SettingsError."""
         from deploy.settings.place import place
 
-        found = place(self.given_options, self._given.config)
+        found = self._of_cluster(place(self.given_options, self._given.config))
         if self._at is None:
             return found
         from deploy.cli.past import place_at
 
         return place_at(found, self._at)
+
+    def _of_cluster(self, found: LedgerPlace) -> LedgerPlace:
+        """The ledger of the cluster that is asked about. Raises typer.BadParameter where there is none."""
+        if self._cluster is None:
+            return found
+        from deploy.runtime.clusters import is_hub, places
+
+        if is_hub(found):
+            ledgers = {one.cluster: one for one in places(found)}
+            if self._cluster in ledgers:
+                return ledgers[self._cluster]
+            there = f"this hub has no ledger of it, but of {', '.join(ledgers)}"
+        elif self._is_filtered:
+            return found
+        else:
+            there = "this ledger is no hub's, and its rows are not told apart by clusters here"
+        raise typer.BadParameter(f"{self._cluster!r}: {there}", param_hint="--cluster")
 
     @property
     def config(self) -> Path | None:
@@ -150,6 +184,14 @@ At = Annotated[
         help="Answer as the ledger was after this event, or at this time: what was known then.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="Of this cluster, where the ledger or the hub has several.",
+    ),
+]
 #: Between two answers of a command that is watched.
 WATCH_SECONDS = 2.0
 
@@ -189,14 +231,18 @@ def command(
     """Declare a command of ``app`` with the common options. Its function takes :class:`CommandContext` first.
 
     With ``question=True`` it only looks, and takes ``--watch``, and ``--at`` unless ``past=False``; with ``past=True`` any does.
+    All these take ``--cluster``, too, by which a hub's ledger is chosen, unless ``of_cluster=False``; a function with a parameter
+    ``cluster`` keeps its rows itself.
     """
 
     is_question = options.pop("question", False)
     has_past = options.pop("past", is_question)
+    of_cluster = options.pop("of_cluster", is_question or has_past)
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
         own = list(inspect.signature(function).parameters.values())[1:]
+        is_filtered = any(one.name == "cluster" for one in own)
 
         @functools.wraps(function)
         def called(**values: Any) -> None:
@@ -204,10 +250,12 @@ def command(
             common = {name: values.pop(name) for name in COMMON}
             again = values.pop("watch", False)
             at = values.pop("at", None) if has_past else None
+            cluster = values.get("cluster") if is_filtered else values.pop("cluster", None)
             given = remember(context, **common)
             try:
                 while True:
-                    _once(function, CommandContext(given, at), values, is_watched=again)
+                    asked = CommandContext(given, at, cluster, is_filtered=is_filtered)
+                    _once(function, asked, values, is_watched=again)
                     if not again:
                         return
                     time.sleep(WATCH_SECONDS)
@@ -223,6 +271,10 @@ def command(
             parameters.append(watched)
         if has_past:
             parameters.append(inspect.Parameter("at", keyword, default=None, annotation=At))
+        if of_cluster and not is_filtered:
+            parameters.append(
+                inspect.Parameter("cluster", keyword, default=None, annotation=Cluster)
+            )
         parameters += [
             inspect.Parameter(n, keyword, default=False if n == "debug" else None, annotation=a)
             for n, a in COMMON.items()

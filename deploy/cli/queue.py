@@ -13,8 +13,7 @@ from bus.events.queues import MOST_PRIORITY, QueueOrdered
 from bus.kube.crds.keys import key_text
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.options import Cluster
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell

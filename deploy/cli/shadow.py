@@ -11,9 +11,8 @@ import typer
 from deploy.cli import times
 from deploy.cli.culling import selecting
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.program.exits import Exit
-from deploy.cli.quotas.options import Cluster
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row

@@ -40,7 +40,7 @@ _OTHER = "its events are of cluster {}: give it its name there (cluster.name), o
 def register(app: typer.Typer) -> None:
     """Add both commands to the program."""
     command(app, "hub")(hub)
-    command(app, "clusters", question=True, past=False)(clusters)
+    command(app, "clusters", question=True, past=False, of_cluster=False)(clusters)
 
 
 def hub(asked: CommandContext) -> None:

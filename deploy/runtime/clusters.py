@@ -41,10 +41,15 @@ class ClusterLink(msgspec.Struct):
     trouble: str = ""
 
 
+def is_hub(place: LedgerPlace) -> bool:
+    """Whether a place is a hub's folder, as it is now."""
+    return place.past is None and (place.data / STATE).exists()
+
+
 def places(place: LedgerPlace) -> list[LedgerPlace]:
     """The ledgers at a place: those of its clusters where it is a hub's, else the one that is named."""
     folder = place.data / FOLDER
-    if place.past is not None or not (place.data / STATE).exists():
+    if not is_hub(place):
         return [place]
     found = sorted(one for one in folder.iterdir() if (one / "ledger.db").is_file())
     return [

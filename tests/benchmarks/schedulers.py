@@ -1,6 +1,7 @@
 """Bursar's scheduler beside kube-scheduler of the same release, on a real API server: pods a second, CPU, time to a node.
 
-    python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5] [--gang 0] [-o json]
+    python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5]
+        [--gang 0] [--share 0] [-o json]
 
 The published sizes are ``--nodes 1000 --pods 3000 --seconds 30``. etcd without fsync, the API server, nothing that simulates
 nodes; each variant on a control plane of its own. Bursar is ``bursar up`` with its embedded bus (sync always) and its ledger, as
@@ -9,7 +10,8 @@ anyone starts it; kube-scheduler with its defaults, but 500 requests a second al
 - *burst*: pods of five sizes from 16 clients in another process, as fast as the API server takes them. Pods a second from the
   first request to the last binding, and CPU of API server, etcd and scheduler together, the creating of the pods included.
   With ``--gang 8`` they are gangs of eight of native PodGroups, which are there before, and whose feature gates both servers
-  have on: none of a gang may be bound alone.
+  have on: none of a gang may be bound alone. With ``--share 1`` each asks for a part of a GPU, in 300 sizes, of nodes with eight
+  cards, and Bursar's profile has DeviceShare: it chooses the card, too. kube-scheduler counts the parts as numbers of a node.
 - *steady*: so many pods a second, by themselves. From the answer to the create until a watch shows the pod's node, in this process.
 
 All of it shares one machine, so only the ratios of one run count.
@@ -46,20 +48,24 @@ GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 #: With these, release 1.36 has native gangs.
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 SERVED = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+#: What a node with eight cards offers, and what its pods ask for of one.
+CARDS = {"koordinator.sh/gpu-core": "800", "koordinator.sh/gpu-memory-ratio": "800"}
+SHARES = [(core, ratio) for core in range(5, 65, 2) for ratio in range(5, 55, 5)]
+PROFILE = '[{"weights": {"DeviceShare": 5}}]'
 SIZES = (("100m", "128Mi"), ("250m", "256Mi"), ("500m", "512Mi"), ("1", "1Gi"), ("2", "2Gi"))
 LONGEST = 200.0
 #: Variant to the schedulerName of its pods.
 NAMES = {"bursar": "bursar", "kube-scheduler": "default-scheduler"}
 
 
-def pod(name: str, scheduler: str, dice: random.Random, gang: str = "") -> dict[str, Any]:
-    """A pod of one of the sizes, of a gang where one is named."""
+def pod(
+    name: str, scheduler: str, dice: random.Random, gang: str = "", *, is_share: bool = False
+) -> dict[str, Any]:
+    """A pod of one of the sizes, of a gang where one is named; a share also asks for a part of a card."""
     cpu, memory = dice.choice(SIZES)
-    container = {
-        "name": "main",
-        "image": "x",
-        "resources": {"requests": {"cpu": cpu, "memory": memory}},
-    }
+    part = dict(zip(CARDS, map(str, dice.choice(SHARES)), strict=True)) if is_share else {}
+    requests = {"cpu": cpu, "memory": memory, **part}
+    container = {"name": "main", "image": "x", "resources": {"requests": requests, "limits": part}}
     group = {"schedulingGroup": {"podGroupName": gang}} if gang else {}
     return {
         "metadata": {"name": name},
@@ -84,7 +90,10 @@ def load(order: dict[str, Any]) -> None:
         dice, connection = random.Random(number), api._connect(60)
         for one in range(number, order["pods"], CLIENTS):
             gang = f"gang-{one // order['gang']}" if order["gang"] else ""
-            post(api, connection, pod(f"burst-{one}", order["scheduler"], dice, gang))
+            post(
+                api, connection,
+                pod(f"burst-{one}", order["scheduler"], dice, gang, is_share=order["share"]),
+            )  # fmt: skip
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(client, range(CLIENTS)))
@@ -97,7 +106,9 @@ def family(pid: int) -> list[int]:
 
 
 @contextmanager
-def scheduling(plane: ControlPlane, variant: str, folder: Path) -> Iterator[int]:
+def scheduling(
+    plane: ControlPlane, variant: str, folder: Path, settings: dict[str, str]
+) -> Iterator[int]:
     """The scheduler's process, when it binds."""
     process = None
     pid = 0
@@ -108,6 +119,7 @@ def scheduling(plane: ControlPlane, variant: str, folder: Path) -> Iterator[int]
             env=os.environ | {
                 "KUBECONFIG": str(plane.kubeconfig), "BURSAR_SCHEDULING__MODE": "on",
                 "BURSAR_CULLING__MODE": "off", "BURSAR_EVICTIONS__MODE": "off",
+                **settings,
             },
         )  # fmt: skip
         pid = process.pid
@@ -145,6 +157,7 @@ def burst(
     order = {
         "url": plane.url, "token": plane.token, "ca": str(plane.ca_file), "pods": pods,
         "scheduler": NAMES[variant], "gang": args.gang,
+        "share": bool(args.share),
     }  # fmt: skip
     for number in range(pods // args.gang if args.gang else 0):
         policy = {"schedulingPolicy": {"gang": {"minCount": args.gang}}}
@@ -197,7 +210,7 @@ def watch(plane: ControlPlane, bound: dict[str, float]) -> Iterator[None]:
 
 
 def steady(
-    plane: ControlPlane, variant: str, rate: int, seconds: int, bound: dict[str, float]
+    plane: ControlPlane, variant: str, args: argparse.Namespace, bound: dict[str, float]
 ) -> list[float]:
     """From created to bound, in milliseconds, sorted. ``bound`` is what :func:`watch` notes."""
     dice = random.Random(7)
@@ -206,10 +219,11 @@ def steady(
 
     def client(first: int) -> None:
         connection = plane.api._connect(60)
-        for number in range(first, rate * seconds, CLIENTS):
-            time.sleep(max(began + number / rate - time.monotonic(), 0))
+        for number in range(first, args.rate * args.seconds, CLIENTS):
+            time.sleep(max(began + number / args.rate - time.monotonic(), 0))
             name = f"steady-{number}"
-            post(plane.api, connection, pod(name, NAMES[variant], dice))
+            body = pod(name, NAMES[variant], dice, is_share=bool(args.share))
+            post(plane.api, connection, body)
             created[name] = time.monotonic()
 
     with ThreadPoolExecutor(CLIENTS) as pool:
@@ -234,12 +248,17 @@ def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
             # The controllers would take them away.
             patch = {"spec": {"taints": None}}
             plane.api.request("PATCH", f"/api/v1/nodes/{name}", patch, content_type=MERGE)
-        with scheduling(plane, variant, Path(folder) / "data") as pid:
+            if args.share:
+                offer = {"status": {"capacity": CARDS, "allocatable": CARDS}}
+                status = f"/api/v1/nodes/{name}/status"
+                plane.api.request("PATCH", status, offer, content_type=MERGE)
+        profile = {"BURSAR_SCHEDULING__POLICY__PROFILES": PROFILE} if args.share else {}
+        with scheduling(plane, variant, Path(folder) / "data", profile) as pid:
             servers = [plane._processes[name].pid for name in ("etcd", "kube-apiserver")]
             bound: dict[str, float] = {}
             with watch(plane, bound):
                 found = burst(plane, variant, args, [*servers, *family(pid)], bound)
-                waits = steady(plane, variant, args.rate, args.seconds, bound)
+                waits = steady(plane, variant, args, bound)
     return found | {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100]}
 
 
@@ -262,6 +281,7 @@ def run(args: argparse.Namespace) -> Report:
         for name, one in found.items()
     ]
     sort = f" in gangs of {args.gang}" if args.gang else ""
+    sort += " with a part of a card each" if args.share else ""
     notes.append(
         f"{args.nodes} nodes, {args.pods} pods{sort}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
@@ -272,5 +292,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--load"]:
         load(json.load(sys.stdin))
         raise SystemExit(0)
-    options = {"nodes": 200, "pods": 500, "rate": 100, "seconds": 5, "gang": 0}
+    options = {"nodes": 200, "pods": 500, "rate": 100, "seconds": 5, "gang": 0, "share": 0}
     raise SystemExit(measure.main(run, "Schedulers on a real API server.", **options))

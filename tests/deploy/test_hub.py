@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import socket
 import sqlite3
 import subprocess
@@ -233,12 +234,15 @@ async def test_what_ends_one_cluster_s_ledger_is_its_trouble_and_the_others_go_o
     assert (code, a["link"], b["link"], b["sequence"], b["trouble"]) == (7, "down", "up", 30, "")
 
 
-def a_hub(data, until_s, written_s=0):
-    """A folder as a hub leaves it: by cluster, a ledger whose last pod was seen at a second; all say that they are "c"."""
+def a_hub(data, until_s, written_s=0, *, are_named=False):
+    """A folder as a hub leaves it: by cluster, a ledger whose last pod was seen at a second; all say that they are "c", or who."""
     for name, second in until_s.items():
         folder = data / "clusters" / name
         folder.mkdir(parents=True)
-        make_ledger(folder, [f.pod_observed("p", 1, 0, cpu="2"), f.pod_observed("last", 1, second)])
+        facts = [f.pod_observed("p", 1, 0, cpu="2"), f.pod_observed("last", 1, second)]
+        if are_named:
+            facts = [msgspec.structs.replace(one, cluster=name) for one in facts]
+        make_ledger(folder, facts)
     state = data / "hub.json"
     link = {"domain": "x", "projected": 2, "quiet_seconds": 0.1, "lag": 0, "trouble": ""}
     state.write_text(json.dumps(dict.fromkeys(until_s, link)))
@@ -267,6 +271,46 @@ def test_clusters_of_one_name_are_charged_as_their_own_ledgers_charge_them_and_n
     assert rows[0]["held_s"] == sum(row["held_s"] for [row] in own)
     assert "was observed after" in notes
     assert code == 7 and all(f"of cluster {f.CLUSTER}" in row["trouble"] for row in found)
+
+
+QUESTIONS = (
+    "status", "report --by cluster,namespace", "acct", "diff --from 1 --to 2", "devices", "events", "evictions", "why p",
+    "sql 'SELECT cluster, quota FROM v1_budget'", "notebooks", "quota tree", "get quotas", "queue show", "budget list",
+    "jobs list", "jobs hours", "report --by namespace --at 1", "agreement", "parked list", "history segments", "verify",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_cluster_s_ledger_is_asked_by_its_name(question, tmp_path, capsys):
+    a_hub(tmp_path, {"a": 60, "b": 7_200}, are_named=True)
+    folder = tmp_path / "clusters" / "b"
+
+    own = bursar(*shlex.split(question), "--data", folder, "-o", "json"), capsys.readouterr().out
+    code = bursar(*shlex.split(question), "--data", tmp_path, "--cluster", "b", "-o", "json")
+    assert (code, capsys.readouterr().out) == own and own[0] != 2
+
+
+def test_a_cluster_that_a_hub_does_not_have_is_named_with_those_that_it_has(tmp_path, capsys):
+    a_hub(tmp_path, {"a": 60, "b": 7_200}, are_named=True)
+
+    assert bursar("status", "--data", tmp_path, "--cluster", "prod") == 2
+    assert "'prod': this hub has no ledger of it, but of a, b" in capsys.readouterr().err
+
+
+def test_of_a_ledger_with_several_clusters_one_is_reported_or_the_option_is_refused(
+    tmp_path, capsys
+):
+    facts = [f.pod_observed(name, 1, 0, cpu="2") for name in ("p", "q", "last")]
+    facts = [
+        msgspec.structs.replace(one, cluster=name) for one, name in zip(facts, "abb", strict=True)
+    ]
+    make_ledger(tmp_path, facts)
+
+    for question in ("report --by cluster", "acct"):
+        _, rows, _ = asked(capsys, *question.split(), "--cluster", "b", "--data", tmp_path)
+        assert {row["cluster"] for row in rows} == {"b"}
+    assert bursar("status", "--data", tmp_path, "--cluster", "b") == 2
+    assert "this ledger is no hub's" in capsys.readouterr().err
 
 
 async def test_a_mirror_of_something_else_is_refused(tmp_path):

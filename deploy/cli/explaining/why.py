@@ -16,9 +16,8 @@ from bus.events.pods import PodObserved, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from deploy.cli.explaining import queue, reactors
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.finding import find, names
-from deploy.cli.quotas.options import Cluster
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row

@@ -53,7 +53,7 @@ _COLUMNS = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    command(app, "export")(export)
+    command(app, "export", of_cluster=True)(export)
     command(app, "events", question=True)(events)
     command(app, "sql", past=True)(sql)
 

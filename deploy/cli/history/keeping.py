@@ -39,10 +39,10 @@ _UNANCHORED = "keep the key, or a copy of heads.jsonl, elsewhere, and name it wi
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     command(app, "replay")(replay)
-    command(app, "verify")(verify)
+    command(app, "verify", of_cluster=True)(verify)
     command(app, "recover")(recover)
     command(app, "list", question=True)(parked_list)
-    command(app, "show")(parked_show)
+    command(app, "show", of_cluster=True)(parked_show)
     command(app, "redrive")(parked_redrive)
 
 

@@ -9,8 +9,7 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.options import Cluster
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row

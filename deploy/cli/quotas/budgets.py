@@ -16,8 +16,7 @@ from bus.kube.crds.keys import CASH, key_amount
 from deploy.cli import times
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.options import Cluster
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.reading import exhausted, hours_text
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell

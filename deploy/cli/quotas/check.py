@@ -11,9 +11,8 @@ from bus.clock import SystemClock
 from bus.kube.crds.keys import CASH, key_amount, key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.program.exits import Exit
-from deploy.cli.quotas.options import Cluster
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say

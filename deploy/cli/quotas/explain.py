@@ -11,9 +11,8 @@ import typer
 from bus.events.pods import Owner
 from bus.kube.crds.keys import key_text
 from deploy.cli.notes.position import footer
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.finding import Found, find
-from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell

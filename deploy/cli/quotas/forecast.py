@@ -9,9 +9,8 @@ import typer
 
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.budget_forecast import told, when
-from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, lines
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell

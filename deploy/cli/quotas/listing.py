@@ -8,8 +8,7 @@ import typer
 
 from deploy.cli import times
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.options import Cluster
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.reading import (
     Line,
     amount_text,

@@ -14,8 +14,7 @@ from bus.events.budgets import BudgetJudged
 from bus.events.quotas import Requirement
 from deploy.cli import times
 from deploy.cli.notes.position import footer
-from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.options import Cluster
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.output import write

@@ -10,8 +10,7 @@ import typer
 
 from deploy.cli import times
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.options import Cluster
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.runtime.ledgers import reading
 

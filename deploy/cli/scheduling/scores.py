@@ -9,9 +9,8 @@ import typer
 
 from bus.clock import format_stamp
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.finding import find
-from deploy.cli.quotas.options import Cluster
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import answer
 from deploy.cli.rendering.layout import Cell

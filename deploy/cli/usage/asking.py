@@ -29,7 +29,7 @@ from deploy.cli.filters import (
 )
 from deploy.cli.notes import unassigned
 from deploy.cli.notes.position import LedgerPosition, standing, together, unwatched
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.output import say, write
@@ -80,6 +80,7 @@ def report(
     model: Model = None,
     quota: Quota = None,
     label: Label = None,
+    cluster: Cluster = None,
     sort: Sort = None,
     top: Top = None,
     amounts: Annotated[
@@ -110,7 +111,7 @@ def report(
         raise typer.BadParameter(str(error), param_hint="--by") from None
     where = wanted(
         label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
-        model=model, quota=quota,
+        model=model, quota=quota, cluster=cluster,
     )  # fmt: skip
     with reading_all(asked.place) as ledgers:
         each = {name: standing(one) for name, one in ledgers.items()}
@@ -218,6 +219,7 @@ def acct(
     model: Model = None,
     quota: Quota = None,
     label: Label = None,
+    cluster: Cluster = None,
     pod: Annotated[str | None, typer.Option("--pod", help="Only this pod: name or uid.")] = None,
     start: times.From = None,
     end: times.To = None,
@@ -236,13 +238,14 @@ def acct(
     zone = times.zone_of(tz)
     where = wanted(
         label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
-        model=model, quota=quota,
+        model=model, quota=quota, cluster=cluster,
     )  # fmt: skip
     with reading(asked.place) as connection:
         stands = standing(connection)
         question = _question(stands, (), start, end, as_of, zone, where)
         runs = pod_runs.c
-        chosen = [runs[name] == where[name] for name in ("namespace", "workload") if name in where]
+        names = ("namespace", "workload", "cluster")
+        chosen = [runs[name] == where[name] for name in names if name in where]
         if pod is not None:
             chosen.append(sa.or_(runs.uid == pod, runs.name == pod))
 

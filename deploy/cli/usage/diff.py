@@ -30,7 +30,7 @@ _QUOTAS = "SELECT cluster, tree, quota, key, used FROM v1_quota_usage"
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "diff")(diff)
+    command(app, "diff", of_cluster=True)(diff)
 
 
 def diff(
