@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from contextlib import contextmanager
+from hashlib import sha256
 
 import pytest
 
@@ -62,6 +63,34 @@ def test_the_image_has_what_the_lock_says_and_nothing_that_only_we_need(built_im
     assert not {"pytest", "hypothesis", "ruff", "mypy", "pyarrow"} & set(there.stdout.split())
     assert {"LICENSE", "NOTICE"} <= set(os.listdir(opt / "share/bursar"))
     assert (built_image.user, built_image.command) == ("10001:10001", ["bursar", "up"])
+
+
+def test_two_builds_are_the_same_to_the_byte(built_image, tmp_path):
+    """The second one is made later, and in another folder."""
+    (tmp_path / "root").mkdir()
+    again = contents(Image(tmp_path).build())
+
+    assert again == contents(built_image) and "bursar/bin/bursar" in again
+
+
+def contents(image):
+    """By path: how each file of the image may be used, its time, and what it is."""
+    found = {}
+    for path in sorted((image.folder / "build" / "bursar").rglob("*")):
+        about, is_link = path.lstat(), path.is_symlink()
+        what = (
+            os.readlink(path)
+            if is_link
+            else sha256(path.read_bytes()).hexdigest()
+            if path.is_file()
+            else ""
+        )
+        found[str(path.relative_to(image.folder / "build"))] = (
+            about.st_mode,
+            about.st_mtime_ns,
+            what,
+        )
+    return found
 
 
 def test_the_program_runs_as_nobody_on_a_root_that_nobody_writes(run):
