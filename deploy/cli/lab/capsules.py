@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bus.errors import BursarError
-from deploy.cli.culling import Cluster, selecting
+from deploy.cli.culling import selecting
 from deploy.cli.lab.run import End, Start, between
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.output import say

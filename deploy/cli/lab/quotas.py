@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bus.clock import SECOND_US, format_stamp
-from deploy.cli.culling import Cluster, selecting
+from deploy.cli.culling import selecting
 from deploy.cli.lab.run import EXACT, End, Start, Svg, amounts, between, draw, hours
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row

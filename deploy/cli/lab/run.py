@@ -12,9 +12,9 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import TimestampError
-from deploy.cli.culling import Cluster, seconds_of, selecting
+from deploy.cli.culling import seconds_of, selecting
 from deploy.cli.notes.position import standing
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.past import sequence_at
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell

@@ -10,9 +10,9 @@ import typer
 
 from bus.clock import SECOND_US
 from bus.events.policies import Mode
-from deploy.cli.culling import Cluster, seconds_of, selecting
+from deploy.cli.culling import seconds_of, selecting
 from deploy.cli.lab.run import EXACT, End, Start, Within, amounts, between, hours
-from deploy.cli.options import CommandContext, command
+from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.words import duration
