@@ -45,7 +45,7 @@ UNDO_SECONDS = 30.0
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     command(app, "notebooks", question=True)(notebooks)
-    command(app, "simulate")(simulate)
+    command(app, "simulate", of_cluster=True)(simulate)
     command(app, "undo")(undo)
 
 

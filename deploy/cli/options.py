@@ -53,12 +53,16 @@ class CommandContext:
         cluster: str | None = None,
         *,
         is_filtered: bool = False,
+        only_asks: bool = True,
     ) -> None:
-        """``cluster``: the one that is asked about. ``is_filtered``: the command itself keeps its rows, where there are several."""
+        """``cluster``: the one that is meant. ``is_filtered``: the command itself keeps its rows, where there are several.
+        ``only_asks``: it says nothing to the cluster, so that a hub's ledger will do.
+        """
         self._given = given
         self._at = at
         self._cluster = cluster
         self._is_filtered = is_filtered
+        self._only_asks = only_asks
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -92,7 +96,9 @@ class CommandContext:
             return found
         from deploy.runtime.clusters import is_hub, places
 
-        if is_hub(found):
+        if is_hub(found) and not self._only_asks:
+            there = "nothing is said to a cluster at a hub: say it to the cluster's own Bursar"
+        elif is_hub(found):
             ledgers = {one.cluster: one for one in places(found)}
             if self._cluster in ledgers:
                 return ledgers[self._cluster]
@@ -231,8 +237,8 @@ def command(
     """Declare a command of ``app`` with the common options. Its function takes :class:`CommandContext` first.
 
     With ``question=True`` it only looks, and takes ``--watch``, and ``--at`` unless ``past=False``; with ``past=True`` any does.
-    All these take ``--cluster``, too, by which a hub's ledger is chosen, unless ``of_cluster=False``; a function with a parameter
-    ``cluster`` keeps its rows itself.
+    All these take ``--cluster``, too, by which a hub's ledger is chosen, unless ``of_cluster=False``, and others with
+    ``of_cluster=True``; a function with a parameter ``cluster`` keeps its rows itself.
     """
 
     is_question = options.pop("question", False)
@@ -254,7 +260,9 @@ def command(
             given = remember(context, **common)
             try:
                 while True:
-                    asked = CommandContext(given, at, cluster, is_filtered=is_filtered)
+                    asked = CommandContext(
+                        given, at, cluster, is_filtered=is_filtered, only_asks=of_cluster
+                    )
                     _once(function, asked, values, is_watched=again)
                     if not again:
                         return

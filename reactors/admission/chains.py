@@ -68,7 +68,7 @@ class Node(msgspec.Struct, gc=False, eq=False):
         return weighed(self.asked, self.below)
 
     def wait(self, lacks: Iterable[tuple[int, Amounts]]) -> None:
-        """Of this it is said from now on that it may land below it."""
+        """From now on these amounts may land below the object, each until its time, although the object does not ask for them."""
         self.lacks = tuple(one for one in lacks if one[1])
         self.awaited = largest(*(amounts for _, amounts in self.lacks))
 
@@ -194,9 +194,9 @@ class Chains:
 class Awaited:
     """What may still land below objects because they asked for it before.
 
-    A controller makes what its object asked for until it hears that the object asks for less, or is gone, and what it makes so
-    passes, covered, wherever that was not heard of either. So what was not seen of it is held. What comes meanwhile is taken off,
-    and a complete list of pods that was asked for after the API server's deadline ends it.
+    A controller makes the pods that its object asked for until it hears that the object asks for less, or is gone. A webhook
+    process that has not heard of it either lets these pods pass as covered. So the amounts that were not seen below the object are
+    held. Pods that come meanwhile are taken off, and a complete list of pods, asked for after the API server's deadline, ends it.
     """
 
     def __init__(self, chains: Chains) -> None:

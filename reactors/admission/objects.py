@@ -71,9 +71,10 @@ def _known(
 def fallen(change: Change) -> tuple[dict[str, int], int]:
     """What a workload asked for that asks for less now, is deleted or gone, and since when; nothing where it asks for as much.
 
-    Its controller goes on making that until it hears of the change, and what it makes passes, covered, wherever the change was
-    not heard of either. A workload that has ended lacks nothing: its controller says so when it makes nothing more. Of one whose
-    deletion waits for finalizers the controller makes nothing more either: so nothing falls when it is gone at last.
+    The workload's controller makes pods by the old amounts until it hears of the change, and a webhook process that has not heard
+    of the change either lets these pods pass as covered. A workload that has ended lacks nothing: its controller says so when it
+    makes nothing more. Of one whose deletion waits for finalizers the controller makes nothing more either: so nothing falls when
+    it is gone at last.
     """
     before, after = change.before, change.after
     if not isinstance(after, Workload):

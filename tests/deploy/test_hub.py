@@ -297,6 +297,20 @@ def test_a_cluster_that_a_hub_does_not_have_is_named_with_those_that_it_has(tmp_
     assert "'prod': this hub has no ledger of it, but of a, b" in capsys.readouterr().err
 
 
+def test_nothing_is_said_to_a_cluster_at_a_hub(tmp_path, capsys):
+    """A hub's ledger is a mirror's: a bus that was begun beside it would have a history of its own."""
+    a_hub(tmp_path, {"a": 60, "b": 7_200}, are_named=True)
+
+    for words in (
+        "queue move ns/x --priority 1",
+        "queue hold ns/x",
+        "budget credit q limits.cpu 5 --reason more",
+        "cull undo x",
+    ):
+        bursar(*words.split(), "--data", tmp_path, "--cluster", "b")
+        assert "say it to the cluster's own Bursar" in capsys.readouterr().err, words
+
+
 def test_of_a_ledger_with_several_clusters_one_is_reported_or_the_option_is_refused(
     tmp_path, capsys
 ):

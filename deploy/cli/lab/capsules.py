@@ -35,7 +35,7 @@ Tried = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    command(app, "export")(export)
+    command(app, "export", of_cluster=True)(export)
     command(app, "run")(run)
     command(app, "test")(test)
 

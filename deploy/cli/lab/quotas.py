@@ -27,7 +27,7 @@ _WORKLOADS = ("change", "at", "waited_s", "quota", "kind", "namespace", "name", 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "quotas")(quotas)
+    command(app, "quotas", of_cluster=True)(quotas)
 
 
 def quotas(

@@ -68,7 +68,7 @@ class By(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "run")(run)
+    command(app, "run", of_cluster=True)(run)
 
 
 def run(

@@ -32,7 +32,7 @@ class Goal(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "suggest")(suggest)
+    command(app, "suggest", of_cluster=True)(suggest)
 
 
 def suggest(

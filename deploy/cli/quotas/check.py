@@ -41,7 +41,7 @@ _COLUMNS = (
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
-    command(app, "check")(check)
+    command(app, "check", of_cluster=True)(check)
 
 
 def check(

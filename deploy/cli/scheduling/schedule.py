@@ -35,7 +35,7 @@ _FIELDS = (
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
-    command(app, "check")(check)
+    command(app, "check", of_cluster=True)(check)
     command(app, "queue", question=True)(queue)
 
 
