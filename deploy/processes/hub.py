@@ -19,8 +19,6 @@ from deploy.runtime.clusters import links, places
 from deploy.runtime.ledgers import clusters as of_ledger
 from deploy.runtime.ledgers import reading
 
-#: A link that was silent for longer is down: a cluster says at least a tick every ten seconds.
-QUIET_S = 60
 _FIELDS = ("cluster", "link", "quiet_s", "sequence", "lag", "observed", "parked", "trouble")
 _COLUMNS = (
     field("CLUSTER"),
@@ -82,9 +80,8 @@ def clusters(asked: CommandContext) -> None:
     for row in rows:
         link = told.get(row["cluster"])
         quiet_s = None if link is None or link.quiet_seconds < 0 else int(link.quiet_seconds)
-        is_up = link is not None and not link.trouble and quiet_s is not None and quiet_s <= QUIET_S
         row |= {
-            "link": "up" if is_up else "unknown" if link is None else "down",
+            "link": "unknown" if link is None else "up" if link.is_up else "down",
             "quiet_s": quiet_s, "lag": 0 if link is None else link.lag,
             "trouble": (link.trouble if link is not None else "") or row["trouble"],
         }  # fmt: skip

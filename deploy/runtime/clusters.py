@@ -26,6 +26,8 @@ FOLDER = "clusters"
 STATE = "hub.json"
 #: A hub writes its state every two seconds.
 STALE_SECONDS = 60.0
+#: A link that was silent for longer is down: a cluster says at least a tick every ten seconds.
+QUIET_SECONDS = 60
 
 
 class ClusterLink(msgspec.Struct):
@@ -39,6 +41,11 @@ class ClusterLink(msgspec.Struct):
     quiet_seconds: float = -1.0
     lag: int = 0
     trouble: str = ""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the cluster was heard a short time ago, and its ledger is written."""
+        return not self.trouble and 0 <= self.quiet_seconds < QUIET_SECONDS + 1
 
 
 def is_hub(place: LedgerPlace) -> bool:

@@ -19,7 +19,7 @@ from bus.embedded import bundled_binary
 from bus.errors import UnsafeBusError
 from bus.jetstream import JetStream, require_safe
 from bus.streams import Stream, history, mirror
-from deploy.processes import hub as hub_cli
+from deploy.runtime import clusters
 from deploy.runtime.hub import follow_clusters
 from deploy.settings.load import load
 from projections.catalogue import MODEL
@@ -178,7 +178,7 @@ async def site(tmp_path):
 async def test_an_hour_without_its_link_loses_nothing_of_a_cluster_and_shows(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(hub_cli, "QUIET_S", 4)
+    monkeypatch.setattr(clusters, "QUIET_SECONDS", 4)
     data = tmp_path / "data"
     async with site(tmp_path) as (hub, urls, link):
         for name, url in urls.items():

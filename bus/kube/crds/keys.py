@@ -86,6 +86,11 @@ def key_text(key: str, amount: int) -> str:
     return f"{sign}{whole}" + (f".{thousandths:03d}".rstrip("0") if thousandths else "")
 
 
+def hour_of(key: str) -> int:
+    """The unit·seconds of an hour of a ``cash/`` key: a core, a card or a GiB for so long."""
+    return _scale(key)
+
+
 def resource_text(name: str, amount: int) -> str:
     """An amount of a resource as people write it."""
     return key_text(f"requests.{name}", amount)

@@ -124,6 +124,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "cli.quotas.budget_forecast",
                 "When will each budget be used up? By the changes between past days, not by what runs at this moment.",
             ),
+            "shares": Entry(
+                "cli.quotas.shares",
+                "Who has which share of a budget that spans clusters, and what to move so that all shares last equally long.",
+            ),
             "credit": Entry(
                 "cli.quotas.budgets",
                 "Give a quota more budget for one period, or take some back.",

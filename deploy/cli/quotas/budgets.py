@@ -23,6 +23,7 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say, write
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import moment
+from deploy.runtime.clusters import is_hub
 from deploy.runtime.ledgers import reading
 from projections.budgets.entries import budget_entries
 from projections.budgets.forecasts import forecast_budget
@@ -79,11 +80,21 @@ def list_(
 
     COMMITTED is what running work with a deadline may still spend. EXHAUSTS-AT goes on with what is spent now, LIKELY with
     the changes between past days, and has an interval: see `bursar budget forecast`. Other formats have exact unit-seconds.
+    At a hub each budget is the sum of its shares, and FIRST-OUT says which share is used up first: see `bursar budget shares`.
 
     \b
     bursar budget list
     bursar budget list research --entries
     """
+    if is_hub(asked.place):
+        if entries:
+            raise typer.BadParameter(
+                "of one cluster of a hub: --cluster NAME", param_hint="--entries"
+            )
+        from deploy.cli.quotas.shares import list_spanning
+
+        list_spanning(asked, quota)
+        return
     with reading(asked.place) as connection:
         stands = standing(connection)
         if entries:
