@@ -26,7 +26,7 @@ from deploy.cli.rendering.clocks import clock_offset, clock_trouble
 from deploy.cli.rendering.output import write
 from deploy.hints import hint
 from deploy.runtime.ledgers import reading
-from deploy.settings.addresses import masked
+from deploy.settings.addresses import masked, unverified
 from projections.engine.segments.reading import selecting, trimmed_until
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
@@ -91,6 +91,7 @@ def status(
         "guard": [msgspec.to_builtins(line) for line in view.guard],
         "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
         "ledger": masked(settings.ledger_url),
+        "ledger_unverified": unverified(settings.ledger_url),
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
         "evidence": seen_until(stands),
         "pods": pods,
@@ -215,6 +216,11 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["guard"] = (
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
     )
+    if host := row.pop("ledger_unverified"):
+        anybody = (
+            f"who answers for {host} is not checked: sslmode=verify-full does (docs/install.md)"
+        )
+        row["ledger"] = [row["ledger"], anybody]
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
     row["segments"] = segments_line(row["segments"])
     row["filling"] = _filling(row["filling"])

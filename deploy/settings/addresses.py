@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -78,6 +79,36 @@ def ledger_url(url: str) -> str:
     if parsed.port is not None and not 0 < parsed.port < 65_536:
         raise ValueError("the port is not between 1 and 65535")
     return parsed.render_as_string(hide_password=False)
+
+
+def unverified(url: str) -> str:
+    """The first host of a PostgreSQL at another machine that anybody on the way could answer for; "" where there is none.
+
+    Only ``sslmode=verify-full`` checks the certificate and its name; libpq's default takes whatever answers, unencrypted too.
+    """
+    import sqlalchemy as sa
+
+    parsed = sa.make_url(url)
+    given = environment()
+    if parsed.get_backend_name() != "postgresql":
+        return ""
+    if (parsed.query.get("sslmode") or given.get("PGSSLMODE")) == "verify-full":
+        return ""
+    named = parsed.query.get("host") or parsed.host or given.get("PGHOST", "")
+    hosts = named.split(",") if isinstance(named, str) else named
+    return next((host for host in hosts if not _is_here(host)), "")
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host of libpq, with or without a port, is this machine: none or a path is a Unix socket."""
+    from ipaddress import ip_address
+
+    for name in (host, host.rpartition(":")[0] or host):
+        if not name or name.startswith(("/", "@")) or name == "localhost":
+            return True
+        with suppress(ValueError):
+            return ip_address(name.strip("[]")).is_loopback
+    return False
 
 
 def check_bus_url(url: str) -> None:
