@@ -57,6 +57,7 @@ from bus.events.pods import (
 )
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.runtimes import TrainingRuntimeObserved, TrainingRuntimeVanished
 from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
@@ -125,6 +126,8 @@ _KINDS: dict[type[Fact], str] = {
     ResourceSliceVanished: "resourceslices",
     DeviceClassObserved: "deviceclasses",
     DeviceClassVanished: "deviceclasses",
+    TrainingRuntimeObserved: "trainingruntimes",
+    TrainingRuntimeVanished: "trainingruntimes",
     ObjectsListed: OTHERS,
     NotebookSampled: NOTEBOOKS,
 }

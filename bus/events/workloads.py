@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from bus.events.pods import Owner
+from bus.events.runtimes import RuntimeUse
 from bus.events.vocabulary import Fact, Upcast
 
 #: The note of a workload whose demand could not be read: it is there, and what it asks for is unknown.
@@ -157,6 +158,8 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     is_terminating: bool = False
     #: How a training job is run, and the status that its controller wrote; None of other kinds, and where it cannot be read.
     training: Training | None = None
+    #: Of a TrainJob: the runtime that it names; its demand is the runtime's name.
+    runtime: RuntimeUse | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -8,6 +8,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO, PodsListed
 from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
+from bus.kube.kinds.runtime_use import CLUSTER_KIND, GROUP, NAMESPACED_KIND
 from bus.kube.kinds.table import GOVERNED, POD
 from bus.kube.watch.contract import Source
 from bus.sources import (
@@ -25,6 +26,7 @@ from bus.sources import (
     priorities,
     quotas,
     reservations,
+    runtimes,
     scvs,
     services,
     storage_classes,
@@ -187,6 +189,19 @@ RESERVATIONS = Source(
     is_optional=True,
 )
 
+
+def _runtimes(name: str, kind: str) -> Source:
+    translate, lists = partial(runtimes.translate, kind=kind), partial(ObjectsListed, kind=kind)
+    path = f"/apis/{GROUP}/v1alpha1/{name}"
+    return Source(name, path, translate, list_fact=lists, kind=kind, is_optional=True)
+
+
+#: Templates of TrainJobs.
+TRAINING_RUNTIMES = (
+    _runtimes("trainingruntimes", NAMESPACED_KIND),
+    _runtimes("clustertrainingruntimes", CLUSTER_KIND),
+)
+
 _DEVICES = "/apis/resource.k8s.io/v1"
 RESOURCE_CLAIMS = Source(
     "resourceclaims",
@@ -246,4 +261,5 @@ SOURCES = (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
     DEVICE_CLASSES,
+    *TRAINING_RUNTIMES,
 )

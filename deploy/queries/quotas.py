@@ -26,7 +26,7 @@ from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import quotas
-from reactors.admission.state import DEVICE_FACTS, AdmissionState
+from reactors.admission.state import ASKING_FACTS, AdmissionState
 from reactors.queue.demand import counted
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def quota_queries(place: LedgerPlace, cluster: str | None = None) -> Iterator[Qu
         make = partial(Readers, MemoryTransport(), SystemClock(), cluster=name, source="consulting")
         readers = restored(select, make, sequence)
         # Who asks for room is in the journals; of all objects beside only those are read that say what a claim asks for.
-        readers.read(select, sequence, (*JOURNAL, *AdmissionState.places, *DEVICE_FACTS))
+        readers.read(select, sequence, (*JOURNAL, *AdmissionState.places, *ASKING_FACTS))
         for tree in readers.journals.trees.values():
             # What waits in queues is not read here.
             counted(tree, {}, observed_us)

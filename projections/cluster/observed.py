@@ -37,6 +37,7 @@ from bus.events.pods import (
 )
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.runtimes import TrainingRuntimeObserved, TrainingRuntimeVanished
 from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
@@ -71,6 +72,7 @@ from projections.cluster.pod_terms import (
 )
 from projections.cluster.reservations import Reservation, reservation
 from projections.cluster.rows import POD, Node, PriorityClass
+from projections.cluster.runtimes import training_runtime
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
 #: Of an observation: the kind of its object, "" = as it says itself; and what makes the row.
@@ -96,6 +98,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
     PodGroupObserved: ("", pod_group),
     ReservationObserved: (Reservation.kind, reservation),
+    TrainingRuntimeObserved: ("", training_runtime),
 }
 #: Of a deletion: the kind of what is gone, "" = as it says itself.
 VANISHED: dict[type[Fact], str] = {
@@ -120,4 +123,5 @@ VANISHED: dict[type[Fact], str] = {
     ResourceSliceVanished: DeviceSlice.kind,
     PodGroupVanished: "",
     ReservationVanished: Reservation.kind,
+    TrainingRuntimeVanished: "",
 }

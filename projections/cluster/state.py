@@ -31,6 +31,8 @@ from bus.events.pods import (
     PodsListed,
 )
 from bus.events.vocabulary import Fact
+from bus.kube.kinds import Ask
+from bus.kube.kinds.runtime_use import CLUSTER_KIND, NAMESPACED_KIND
 from projections import timelines
 from projections.cluster import devices, rows
 from projections.cluster.claiming import Claiming
@@ -57,6 +59,7 @@ from projections.cluster.rows import (
     Quota,
     Workload,
 )
+from projections.cluster.runtimes import Runtimes, TrainingRuntime
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
@@ -92,6 +95,7 @@ class SavedCluster(msgspec.Struct):
     _pod_groups: SavedStore[PodGroup]
     _reservations: SavedStore[Reservation]
     _services: SavedStore[Service]
+    _runtimes: SavedStore[TrainingRuntime]
     cards_seen: dict[str, str]
     namespaces: dict[str, Namespace]
 
@@ -108,7 +112,7 @@ class ClusterState(Part):
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes",
             "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming", "reservations",
-            "services",
+            "services", "runtimes",
         }
     )  # fmt: skip
 
@@ -141,6 +145,7 @@ class ClusterState(Part):
         self._pod_groups: ObjectStore[PodGroup] = ObjectStore(self._changes)
         self._reservations: ObjectStore[Reservation] = ObjectStore(self._changes)
         self._services: ObjectStore[Service] = ObjectStore(self._changes)
+        self._runtimes: ObjectStore[TrainingRuntime] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
             _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
@@ -151,6 +156,7 @@ class ClusterState(Part):
             NodeTopology.kind: self._topologies, Reservation.kind: self._reservations,
             Service.kind: self._services,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
+            **dict.fromkeys((NAMESPACED_KIND, CLUSTER_KIND), self._runtimes),
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows
@@ -174,6 +180,7 @@ class ClusterState(Part):
         self.services = self._services.rows
         #: Classes of devices of which a claim was given cards, and the resource under which these count.
         self.cards_seen: dict[str, str] = {}
+        self.runtimes = Runtimes(self.workloads, self._runtimes.rows, self.named)
         self.claiming = Claiming(
             self.pods, self.workloads, self.device_classes, self.device_claims, self.claim_templates,
             self.slices, self.cards_seen, self.named,
@@ -193,6 +200,7 @@ class ClusterState(Part):
             before, after = change.before, change.after
             if not isinstance(before, Namespace) and not isinstance(after, Namespace):
                 self.index.put(before, after, self._store(change.kind).rows)
+        self.runtimes.follow(self._changes)
         self.claiming.follow(self._changes)
 
     def restore(self, saved: SavedCluster) -> None:
@@ -203,6 +211,7 @@ class ClusterState(Part):
         for store in stores.values():
             for row in store.rows.values():
                 self.index.put(None, row, store.rows)
+        self.runtimes.restore()
         self.claiming.restore()
 
     def changes(self, event: Event) -> Sequence[Change]:
@@ -269,6 +278,10 @@ class ClusterState(Part):
         """The end of the chain of controllers that begins at ``owner``; None for none, and where it was not seen to its end."""
         found = self.chain(owner)
         return found[-1] if found else None
+
+    def asked(self, ask: Ask, namespace: str, uid: str = "") -> Ask:
+        """An ask with what its training runtime says, and what its claims of devices may be given. ``uid``: of a known object."""
+        return self.claiming.asked(self.runtimes.asked(ask, namespace, uid), namespace)
 
     def listed_us(self, kind: str) -> int:
         """When the newest complete list of a kind was asked for; 0 = there was none, as where nobody follows it."""

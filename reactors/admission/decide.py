@@ -16,7 +16,7 @@ import msgspec
 
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
-from bus.kube.kinds import CLAIM_TEMPLATE
+from bus.kube.kinds import CLAIM_TEMPLATE, RUNTIME
 from projections.quota_trees import Node, TreeOverlay, charged
 from projections.quota_trees.keys import MOST, largest, less
 from projections.quota_trees.shape import ELASTIC
@@ -111,6 +111,8 @@ def decide(
         return _answer(draft, request, "admitted", "covered", charge)
     if not rises:
         return _answer(draft, request, "admitted", "fewer" if held else "fits", charge)
+    if any(key.startswith(RUNTIME) for key in rises):
+        return _answer(draft, request, "refused", "runtime-unseen")
     if is_unseen(node, rises):
         return _answer(draft, request, "refused", "claims-unseen")
     if _is_unmeasured(node, rises, wanted):

@@ -43,7 +43,7 @@ from reactors.admission.reading import (
     rested,
     stored,
     version_of,
-    with_devices,
+    with_state,
 )
 from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
 from reactors.admission.state import AdmissionState
@@ -105,10 +105,10 @@ class Handler:
         before = stored(kind, review)
         if is_unchanged(ask, review, before):
             return Answer(True, "unchanged")
-        ask, before = with_devices(self._view.state, ask, before, review.namespace)
+        uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
+        ask, before = with_state(self._view.state, ask, before, review.namespace, uid)
         if kind.kind == DAEMON_SET and review.operation == "CREATE":
             ask = kinds.scaled(ask, matching(review.object, self._view.state.current_nodes()))
-        uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
         owner = kinds.governing_owner(metadata)
         if (refusal := self._named(ask, before, owner, review)) is not None:
             return refusal

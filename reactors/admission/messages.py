@@ -29,6 +29,8 @@ _WHY = {
     "object-unseen": "this object has just been changed: try again in a moment",
     "claims-unseen": "it names a template of claims that does not exist, or was not seen yet: how many devices it asks of "
     "quota {quota!r} is unknown. Make the ResourceClaimTemplate first, and try again in a moment",
+    "runtime-unseen": "the training runtime that it names does not exist, was not seen yet, or cannot be read: how much it asks of "
+    "quota {quota!r} is unknown. Make the runtime first, and try again in a moment",
     "memory-unseen": "how much memory the cards of a claim have is unknown, and quota {quota!r} limits it: no ResourceSlice of a "
     "GPU driver was seen yet. Try again once the driver runs on a node",
     "queued": "quota {quota!r} has a queue: leave this suspended with the annotation bursar.io/queue, and it starts in its turn",

@@ -40,13 +40,13 @@ def version_of(review: Review) -> str:
     return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
 
 
-def with_devices(
-    state: ClusterState, ask: kinds.Ask, before: Stored, namespace: str
+def with_state(
+    state: ClusterState, ask: kinds.Ask, before: Stored, namespace: str, uid: str
 ) -> tuple[kinds.Ask, Stored]:
-    """Both asks with the devices that their claims may be given."""
+    """Both asks with what its runtime says, and with the devices that its claims may be given."""
     if isinstance(before, kinds.Ask):
-        before = state.claiming.asked(before, namespace)
-    return state.claiming.asked(ask, namespace), before
+        before = state.asked(before, namespace, uid)
+    return state.asked(ask, namespace, uid), before
 
 
 def reshapes(kind: kinds.Kind, ask: kinds.Ask, before: Stored) -> bool:

@@ -17,7 +17,9 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaSpec
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.runtimes import TrainingRuntimeObserved, TrainingRuntimeVanished
 from bus.events.vocabulary import Fact, read
+from bus.kube.kinds.runtime_use import CLUSTER_KIND, NAMESPACED_KIND
 from projections.attribution import Rule
 from projections.cluster import POD, Change, ClusterState, Gone, Pod, Workload, rows
 from projections.cluster.devices import ClaimTemplate, DeviceClaim, DeviceClass, DeviceSlice
@@ -31,15 +33,19 @@ from reactors.admission.mapping import LABEL, QuotaRef, counted, place
 from reactors.admission.objects import Object, Objects
 from reactors.admission.reconcile import SeenQuota
 
-#: What says which devices are asked for.
-DEVICE_FACTS = (
+#: What says how much objects ask for, beside themselves: which devices, and by which training runtime.
+ASKING_FACTS = (
     devices.ResourceClaimObserved, devices.ResourceClaimVanished, devices.ResourceClaimTemplateObserved,
     devices.ResourceClaimTemplateVanished, devices.ResourceSliceObserved, devices.ResourceSliceVanished,
-    devices.DeviceClassObserved, devices.DeviceClassVanished,
+    devices.DeviceClassObserved, devices.DeviceClassVanished, TrainingRuntimeObserved, TrainingRuntimeVanished,
 )  # fmt: skip
 #: Kinds of which nothing is charged when they go; a claim that is a workload goes as one.
 _UNCHARGED = frozenset(
-    one.kind for one in (rows.PriorityClass, DeviceClass, DeviceSlice, ClaimTemplate)
+    {
+        *(one.kind for one in (rows.PriorityClass, DeviceClass, DeviceSlice, ClaimTemplate)),
+        NAMESPACED_KIND,
+        CLUSTER_KIND,
+    }
 )
 
 #: When more deleted owners are remembered than these, those are forgotten below which nothing lives any more.
@@ -77,7 +83,7 @@ class AdmissionState(Part):
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *places, workloads.WorkloadObserved, workloads.WorkloadVanished, pods.PodObserved,
         pods.PodVanished, nodes.NodeObserved, nodes.NodeVanished, ObjectsListed, pods.PodsListed, AdmissionDecided,
-        AdmissionReleased, PriorityClassObserved, PriorityClassVanished, *DEVICE_FACTS,
+        AdmissionReleased, PriorityClassObserved, PriorityClassVanished, *ASKING_FACTS,
     )  # fmt: skip
     _types: ClassVar[frozenset[str]] = frozenset(fact.wire_type for fact in reads)
 

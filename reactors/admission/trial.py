@@ -93,7 +93,7 @@ class Trial:
             )
 
     def _workload(self, object: Json, kind: kinds.Kind, said: Evaluation) -> Evaluation:
-        asked = partial(self._view.state.claiming.asked, namespace=said.namespace)
+        asked = partial(self._view.state.asked, namespace=said.namespace)
         ask = asked(kinds.asked(kind, object))
         where = self._view.place(ask.labels, said.namespace)
         if said.namespace in self._exempt or where is None:

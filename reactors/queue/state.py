@@ -29,7 +29,7 @@ from reactors.admission.decide import Request
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.objects import Object
 from reactors.admission.owners import COVERING
-from reactors.admission.state import DEVICE_FACTS, AdmissionState
+from reactors.admission.state import ASKING_FACTS, AdmissionState
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 
 #: So long a release counts as starting if no pod of it is seen: its controller may be stuck.
@@ -69,7 +69,7 @@ class QueueState(Part):
     #: The facts that say who waits, for what and in which order.
     orders: ClassVar[tuple[type[Fact], ...]] = (
         WorkloadObserved, WorkloadVanished, ObjectsListed, PriorityClassObserved,
-        PriorityClassVanished, QueueOrdered, *DEVICE_FACTS,
+        PriorityClassVanished, QueueOrdered, *ASKING_FACTS,
     )  # fmt: skip
     #: The facts that change it. The entries of a group of decisions are given to it one by one.
     reads: ClassVar[tuple[type[Fact], ...]] = (

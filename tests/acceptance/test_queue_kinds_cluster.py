@@ -11,7 +11,7 @@ import pytest
 from bus.events.admissions import AdmissionDecided, entries
 from bus.kube.kinds import QUEUE_ANNOTATION, table
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import WORKLOADS
+from bus.sources.catalogue import TRAINING_RUNTIMES, WORKLOADS
 from reactors.effectors.release import object_path
 from tests.acceptance import queueing
 from tests.acceptance.queueing import LABEL, queued
@@ -28,6 +28,8 @@ SOURCES = (
     WORKLOADS["PyTorchJob"],
     WORKLOADS["RayJob"],
     WORKLOADS["JobSet"],
+    WORKLOADS["TrainJob"],
+    *TRAINING_RUNTIMES,
 )
 #: Pods of each workload; a pod has one core, which is all that the quota has room for.
 PODS_EACH = 3
@@ -98,6 +100,24 @@ WORKLOADS = {
         },
         condition("Completed"),
     ),
+    "TrainJob": (
+        table.TRAINJOB, {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": PODS_EACH}},
+        condition("Complete"),
+    ),
+}  # fmt: skip
+#: Of the TrainJobs: one pod for each node that trains.
+RUNTIME = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime", "metadata": {"name": "torch"},
+    "spec": {
+        "mlPolicy": {"numNodes": 1, "torch": {}},
+        "template": {"spec": {"replicatedJobs": [{
+            "name": "node",
+            "template": {
+                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                "spec": {"template": template()},
+            },
+        }]}},
+    },
 }  # fmt: skip
 
 
@@ -188,6 +208,10 @@ async def test_each_kind_waits_by_its_own_field_and_starts_in_its_turn_by_one_pa
 ):
     transport = MemoryTransport()
     async with queued(plane, tmp_path, transport, clients=8, sources=SOURCES) as site:
+        await site.request("POST", TRAINING_RUNTIMES[1].path, RUNTIME)
+        async with asyncio.timeout(20):
+            while not site.admission.view.state.named(RUNTIME["kind"], "", "torch"):
+                await asyncio.sleep(0.05)
         lines = [Waiting(site, *workload) for workload in WORKLOADS.values()]
         started = await asyncio.gather(*(turns(site, line) for line in lines))
 

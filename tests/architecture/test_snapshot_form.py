@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "d02a292e784b8bb4",
-    "reactors": "bc81158efab026a8",
-    "admission": "150191dc7cb4c174",
+    "versions": "bab28018e8170c27",
+    "reactors": "11504ea56b41b783",
+    "admission": "237541f362561299",
 }
 
 ADVICE = """

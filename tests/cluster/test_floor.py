@@ -213,14 +213,16 @@ QUEUED = {kind.kind: kind for kind in GOVERNED if kind.queues}
 
 
 def workload(kind, labels, suspend=None):
-    """One of each kind that waits, whose pods alone have the labels."""
-    made = template(labels)
+    """One of each kind that waits, whose pods alone have the labels; a TrainJob has none, and its runtime's are not asked."""
+    made, own = template(labels), {}
     match kind:
         case "Job":
             spec = {"template": made}
         case "JobSet":
             inner = {"spec": {"template": made}}
             spec = {"replicatedJobs": [{"name": "w", "template": inner}]}
+        case "TrainJob":
+            spec, own = {"runtimeRef": {"name": "torch"}}, {"labels": labels}
         case "RayJob":
             groups = [{"groupName": "w", "template": made}]
             ray = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": groups}
@@ -233,7 +235,7 @@ def workload(kind, labels, suspend=None):
     return {
         "apiVersion": f"{group}/{QUEUED[kind].versions[0]}",
         "kind": kind,
-        "metadata": {"name": "x"},
+        "metadata": {"name": "x", **own},
         "spec": spec,
     }
 

@@ -20,7 +20,7 @@ from bus.kube.kinds.shape import (
     Target,
 )
 from bus.kube.kinds.table import GOVERNED, governed, is_open, served
-from bus.kube.kinds.templates import CLAIM_TEMPLATE
+from bus.kube.kinds.templates import CLAIM_TEMPLATE, RUNTIME
 
 __all__ = [
     "CLAIM_TEMPLATE",
@@ -28,6 +28,7 @@ __all__ = [
     "NAME_LABEL",
     "QUEUE_ANNOTATION",
     "QUOTA_LABELS",
+    "RUNTIME",
     "SELECTABLE",
     "Ask",
     "Kind",

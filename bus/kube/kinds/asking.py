@@ -11,6 +11,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.kube.kinds import paths
 from bus.kube.kinds.paths import bounded, count, find, one
+from bus.kube.kinds.runtime_use import key_of, use_of
 from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Holds, Kind, PodSet
 from bus.kube.kinds.templates import MOST_NAMED, Template, claims_of, pod_needs, template_at
 
@@ -44,7 +45,8 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
     seconds = count(object, kind.deadline, default=-1, most=paths.MOST)
     priorities = (one.template.spec.priority_class_name for one in sets)
     scaled_set = _scaled_set(kind, sets)
-    rests, total = _rests(kind, object), _total(sets)
+    runtime = use_of(object) if kind.has_runtime else None
+    rests, total = _rests(kind, object), _total(sets) if runtime is None else {key_of(runtime): 1}
     waits = rests and not _has_ended(kind, object)
     return Ask(
         demand={} if rests else total,
@@ -59,6 +61,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
         held=waits and kind.queues and _is_queued(object),
         unstated=_unstated(sets),
         claims=tuple(name for one in sets for name in claims_of(one.template.spec)),
+        runtime=runtime,
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from bus.events.runtimes import RuntimeUse
+
 #: The labels of a workload that name its quota and the models it asks for; all that an ask carries of labels.
 QUOTA_LABELS = (
     "biz.group.resource.quota",
@@ -79,6 +81,8 @@ class Kind(msgspec.Struct, frozen=True):
     covers: bool = True
     #: Whether it waits, suspended, where its quota holds instead of refusing; if its controller takes that.
     queues: bool = False
+    #: It has no templates: it names a training runtime that has them.
+    has_runtime: bool = False
     #: The kinds that its controller makes below it.
     makes: tuple[str, ...] = ("Pod",)
 
@@ -124,6 +128,8 @@ class Ask(msgspec.Struct, frozen=True):
     unstated: dict[str, tuple[str, ...]] = {}
     #: Claims of devices that its pods name themselves, without those of templates.
     claims: tuple[str, ...] = ()
+    #: Of a TrainJob: the runtime that it names. Until that was seen its demand is the runtime's name.
+    runtime: RuntimeUse | None = None
 
 
 class Scale(msgspec.Struct, frozen=True):

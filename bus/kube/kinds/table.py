@@ -13,10 +13,11 @@ Choices made here, where the objects leave them open:
 - A *RayJob*'s submitter counts where its template is written; KubeRay's own default (500m, 200Mi) is not in the object.
   An ended RayJob keeps its cluster unless ``shutdownAfterJobFinishes``. KubeRay fails a suspended one that keeps it, or
   that selects a cluster (``ValidateRayJobSpec``).
+- A *TrainJob* has no templates of its own: :mod:`bus.kube.kinds.runtimes`.
 - A *Pod* covers nobody: Spark's driver controls its executors, but asks for itself only.
 
 Source: Kubernetes API reference v1.36 (apps/v1, batch/v1); Argo Rollouts; Kubeflow training-operator v1 and Notebook
-v1; KubeRay v1 (``GetWorkerGroupDesiredReplicas``); JobSet v1alpha2.
+v1; KubeRay v1 (``GetWorkerGroupDesiredReplicas``); JobSet v1alpha2; Kubeflow Trainer v2.2.
 """
 
 from __future__ import annotations
@@ -190,6 +191,20 @@ JOBSET = Kind(
     makes=("Job",),
 )
 
+TRAINJOB = Kind(
+    "trainer.kubeflow.org",
+    ("v1alpha1",),
+    "trainjobs",
+    "TrainJob",
+    (),
+    deadline="spec.activeDeadlineSeconds",
+    suspend="spec.suspend",
+    ended_conditions=("Complete", "Failed"),
+    queues=True,
+    has_runtime=True,
+    makes=("JobSet",),
+)
+
 GOVERNED = (
     POD,
     DEPLOYMENT,
@@ -209,6 +224,7 @@ GOVERNED = (
     RAYCLUSTER,
     RAYJOB,
     JOBSET,
+    TRAINJOB,
 )
 
 _BY_KIND = {(entry.group, entry.kind): entry for entry in GOVERNED}

@@ -39,6 +39,8 @@ LONGEST_CONTAINER = 63
 #: In a demand: how many claims of devices are made from the template whose name follows. What it may be given is not written
 #: in the object that names it.
 CLAIM_TEMPLATE = "claims.template/"
+#: In a demand: a training runtime, of the kind and name that follow, that was not seen.
+RUNTIME = "trainer.runtime/"
 #: Longest resource name: a prefix of 253, a slash, a name of 63.
 LONGEST_RESOURCE = 253 + 1 + 63
 
@@ -50,14 +52,14 @@ Quantities = dict[str, str | int | float | None]
 Written = dict[str, str]
 
 
-class Resources(msgspec.Struct):
+class Resources(msgspec.Struct, omit_defaults=True):
     """``resources`` of a container or of a pod."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
-class Container(msgspec.Struct, rename="camel"):
+class Container(msgspec.Struct, rename="camel", omit_defaults=True):
     """What is decoded of a container: no image, command, arguments, environment or mounts."""
 
     name: str | None = None
@@ -65,14 +67,14 @@ class Container(msgspec.Struct, rename="camel"):
     restart_policy: str | None = None
 
 
-class PodClaim(msgspec.Struct, rename="camel"):
+class PodClaim(msgspec.Struct, rename="camel", omit_defaults=True):
     """An entry of ``resourceClaims``. One that names a claim asks for nothing more: that claim does."""
 
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     """What is decoded of a pod's spec."""
 
     containers: list[Container] | None = None

@@ -76,7 +76,8 @@ def test_a_daemon_set_asks_for_as_many_pods_as_its_controller_wants():
 
 
 def test_every_kind_is_tested_and_found_by_its_names():
-    tested = {kind.kind for kind, *_ in SIZES.values()} | {"DaemonSet"}
+    # A TrainJob asks for what its runtime says: tests/bus/kube/test_runtimes.py.
+    tested = {kind.kind for kind, *_ in SIZES.values()} | {"DaemonSet", "TrainJob"}
     assert tested == {kind.kind for kind in kinds.GOVERNED}
     for kind in kinds.GOVERNED:
         assert kind is kinds.governed(kind.group, kind.kind)
@@ -346,7 +347,7 @@ def test_these_kinds_wait_in_queues():
     waiting = [kind.kind for kind in kinds.GOVERNED if kind.queues]
 
     of_training = ["TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob"]
-    assert ["Job", *of_training, "RayJob", "JobSet"] == waiting
+    assert ["Job", *of_training, "RayJob", "JobSet", "TrainJob"] == waiting
     assert all(kind.suspend for kind in kinds.GOVERNED if kind.queues)
 
 

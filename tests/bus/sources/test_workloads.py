@@ -133,7 +133,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
     others |= {"NodeResourceTopology", "Reservation", "Service"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
-    others |= {NATIVE, SIGS, PLUGINS, VOLCANO}
+    others |= {NATIVE, SIGS, PLUGINS, VOLCANO, "TrainingRuntime", "ClusterTrainingRuntime"}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
 
 

@@ -20,6 +20,7 @@ SPECS = {
     "PaddleJob": {"paddleReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
     "JAXJob": {"jaxReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
     "RayJob": {"rayClusterSpec": {"headGroupSpec": {"template": TEMPLATE}}},
+    "TrainJob": {"runtimeRef": {"name": "torch"}},
     "JobSet": {"replicatedJobs": [{"template": {"spec": {"template": TEMPLATE}}}]},
 }
 WAITING = [kind for kind in GOVERNED if kind.queues]

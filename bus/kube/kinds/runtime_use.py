@@ -1,0 +1,70 @@
+"""Reads which training runtime a TrainJob names, and what it says in the runtime's place.
+
+Source: Kubeflow Trainer v2.2, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``; docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bus.errors import DemandError
+from bus.events.runtimes import RuntimeUse
+from bus.kube.kinds.paths import count, one, text
+from bus.kube.kinds.templates import RUNTIME, Container, Spec, Template, pod_needs, template_at
+
+GROUP = "trainer.kubeflow.org"
+CLUSTER_KIND, NAMESPACED_KIND = "ClusterTrainingRuntime", "TrainingRuntime"
+#: Longest resources of a node, as JSON.
+LONGEST_RESOURCES = 16 * 1024
+#: What an API before 2.2 has in the place of ``runtimePatches``.
+_FORMER = "spec.podTemplateOverrides"
+_NODE = "spec.trainer.resourcesPerNode"
+
+
+def use_of(object: Mapping[str, Any]) -> RuntimeUse:
+    """The runtime that a TrainJob names. Raises DemandError, also for one of an API before 2.2 that patches its runtime."""
+    if one(object, _FORMER) is not None:
+        reason = "of Kubeflow Trainer before 2.2, which is not read: install its CRDs of 2.2 or later, and use runtimePatches"
+        raise DemandError(path=_FORMER, reason=reason)
+    if text(object, "spec.runtimeRef.apiGroup") not in ("", GROUP):
+        raise DemandError(path="spec.runtimeRef.apiGroup", reason=f"not {GROUP}")
+    kind = text(object, "spec.runtimeRef.kind") or CLUSTER_KIND
+    if kind not in (CLUSTER_KIND, NAMESPACED_KIND):
+        reason = f"neither {CLUSTER_KIND} nor {NAMESPACED_KIND}"
+        raise DemandError(path="spec.runtimeRef.kind", reason=reason)
+    name = text(object, "spec.runtimeRef.name")
+    if not name or not name.isprintable():
+        raise DemandError(path="spec.runtimeRef.name", reason="missing, or no name")
+    nodes = count(object, "spec.trainer.numNodes", default=-1)
+    return RuntimeUse(kind, name, None if nodes < 0 else nodes, _resources(object))
+
+
+def key_of(use: RuntimeUse) -> str:
+    """What stands in a demand while the runtime was not seen."""
+    return f"{RUNTIME}{use.kind}/{use.name}"
+
+
+def _resources(object: Mapping[str, Any]) -> str:
+    """``resourcesPerNode`` as JSON, where it names any. Raises DemandError for what no container could ask for."""
+    found = one(object, _NODE)
+    if found is None:
+        return ""
+    container = {"name": "node", "resources": found[1]}
+    template = template_at({"spec": {"containers": [container]}}, _NODE)
+    pod_needs(template, _NODE)
+    resources = _of(template)
+    if resources is None or not (resources.requests or resources.limits):
+        return ""
+    written = msgspec.json.encode(resources).decode()
+    if len(written) > LONGEST_RESOURCES:
+        raise DemandError(path=_NODE, reason=f"more than {LONGEST_RESOURCES} characters")
+    return written
+
+
+def _of(template: Template) -> Any:
+    spec: Spec = template.spec
+    containers: list[Container] = spec.containers or []
+    return containers[0].resources

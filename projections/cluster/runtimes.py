@@ -1,0 +1,137 @@
+"""What TrainJobs ask for, as far as the training runtimes that they name are known.
+
+A TrainJob asks for what its runtime says when both are known for the first time. A runtime that changes later changes nothing of
+it: Kubeflow Trainer makes its JobSet once, and what that asks for beyond its TrainJob is asked for in its own right. A TrainJob
+that names another size, while it is suspended, asks anew.
+
+Source: docs/jobs.md ("TrainJobs").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from sys import intern
+
+import msgspec
+
+from bus.errors import DemandError
+from bus.events.runtimes import RuntimeTemplate, RuntimeUse, TrainingRuntimeObserved
+from bus.kube.kinds import Ask
+from bus.kube.kinds.runtime_use import NAMESPACED_KIND
+from bus.kube.kinds.runtimes import as_before, with_runtime
+from projections.cluster.index import Groups
+from projections.cluster.objects import Change
+from projections.cluster.rows import Workload
+
+#: Kind, namespace and name of a runtime.
+_Name = tuple[str, str, str]
+
+
+class TrainingRuntime(msgspec.Struct, gc=False):
+    """A training runtime."""
+
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    #: None where it cannot be read.
+    template: RuntimeTemplate | None = None
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def training_runtime(
+    fact: TrainingRuntimeObserved, time_us: int, known: TrainingRuntime | None
+) -> TrainingRuntime:
+    """The row of a training runtime."""
+    return TrainingRuntime(
+        intern(fact.kind), fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us,
+        fact.template, time_us,
+    )  # fmt: skip
+
+
+class Runtimes:
+    """Derived of the rows of a cluster's state, of which it changes those of TrainJobs."""
+
+    def __init__(
+        self,
+        workloads: MutableMapping[str, Workload],
+        runtimes: Mapping[str, TrainingRuntime],
+        named: Callable[[str, str, str], str],
+    ) -> None:
+        self._workloads = workloads
+        self._runtimes = runtimes
+        self._named = named
+        #: TrainJobs whose runtime was not seen, or could not be read.
+        self._waiting: Groups[_Name] = Groups()
+
+    def restore(self) -> None:
+        """Begin with the rows as they are, which were saved with what they ask for."""
+        for row in self._workloads.values():
+            if row.ask.runtime is not None:
+                self._wait(row)
+
+    def asked(self, ask: Ask, namespace: str, uid: str = "") -> Ask:
+        """An ask with what its runtime says. ``uid``: of the TrainJob, which goes on asking for what it asked for before."""
+        if ask.runtime is None:
+            return ask
+        before = self._workloads.get(uid)
+        return self._asked(ask, namespace, None if before is None else _written(before))
+
+    def follow(self, changes: list[Change]) -> None:
+        """Rows changed: TrainJobs may ask for something else. What changes of others is added to ``changes``."""
+        for change in tuple(changes):
+            before, after = change.before, change.after
+            if isinstance(after, TrainingRuntime):
+                for uid in sorted(self._waiting[after.kind, after.namespace, after.name]):
+                    self._again(uid, changes)
+            elif isinstance(after, Workload) and after.ask.runtime is not None:
+                known = before if isinstance(before, Workload) else None
+                after.ask = self._asked(
+                    after.ask, after.namespace, None if known is None else _written(known)
+                )
+                self._wait(after)
+            elif after is None and isinstance(before, Workload):
+                if (use := before.ask.runtime) is not None:
+                    self._waiting.discard(_name(use, before.namespace), before.uid)
+
+    def _again(self, uid: str, changes: list[Change]) -> None:
+        before = self._workloads[uid]
+        ask = self._asked(before.ask, before.namespace, None)
+        if ask != before.ask:
+            after = self._workloads[uid] = msgspec.structs.replace(before, ask=ask, written=None)
+            self._wait(after)
+            changes.append(Change(after.kind, uid, before, after))
+
+    def _wait(self, row: Workload) -> None:
+        use = row.ask.runtime
+        assert use is not None
+        put = Groups.add if use.pods is None else Groups.discard
+        put(self._waiting, _name(use, row.namespace), row.uid)
+
+    def _asked(self, ask: Ask, namespace: str, before: Ask | None) -> Ask:
+        use = ask.runtime
+        assert use is not None
+        if before is not None and before.runtime is not None and before.runtime.pods is not None:
+            if msgspec.structs.replace(before.runtime, pods=None) == use and (
+                before.demand or before.wanted
+            ):
+                return as_before(ask, before)
+        row = self._runtimes.get(self._named(*_name(use, namespace)))
+        if row is None or row.template is None:
+            return ask
+        try:
+            return with_runtime(ask, row.template)
+        except DemandError:
+            # No API server could run so much: it stays unknown, and quotas refuse it.
+            return ask
+
+
+def _name(use: RuntimeUse, namespace: str) -> _Name:
+    return (use.kind, namespace if use.kind == NAMESPACED_KIND else "", use.name)
+
+
+def _written(row: Workload) -> Ask:
+    return row.ask if row.written is None else row.written
