@@ -16,6 +16,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
 from bus.kube.kinds import Ask, Kind, asked
+from bus.kube.kinds.runtime_use import NODES
 from projections.quota_trees import TreeOverlay, charged
 from reactors.admission.decide import Request, decide, over
 from reactors.admission.declare import Proposal, declare
@@ -97,12 +98,13 @@ def advise_quota(proposal: Proposal, decision: QuotaDeclared) -> dict[str, int]:
 def fewer(
     kind: Kind, object: Json, is_admitted: Callable[[Ask], bool]
 ) -> tuple[str, int, int | None]:
-    """(field, its number, the largest smaller number that is admitted) of the pods that a scale sets.
+    """(field, its number, the largest smaller number that is admitted) of the pods that a scale sets, or of training nodes.
 
-    ("", 0, None) for a kind without one such number. More pods never ask for less, so halving finds it.
+    ("", 0, None) for a kind without one such number, and where it is the training runtime's. More pods never ask for less, so
+    halving finds it.
     """
-    path = _counted(kind)
-    replicas = asked(kind, object).replicas
+    path, ask = _counted(kind), asked(kind, object)
+    replicas = ask.replicas if ask.runtime is None else ask.runtime.nodes
     if not path or not replicas:
         return "", 0, None
 
@@ -136,6 +138,8 @@ def _counted(kind: Kind) -> str:
             if one.at in (kind.scales, kind.scales.rpartition(".")[0] + ".*")
         ]
         return f"{kind.scales}.{sets[0].replicas}" if sets else ""
+    if kind.has_runtime:
+        return NODES
     first = kind.sets[0]
     # Where the number does not stand in its spec, nobody sets it.
     is_single = len(kind.sets) == 1 and first.at and first.replicas and "*" not in first.at

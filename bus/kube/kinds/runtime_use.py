@@ -22,6 +22,8 @@ LONGEST_RESOURCES = 16 * 1024
 #: What an API before 2.2 has in the place of ``runtimePatches``.
 _FORMER = "spec.podTemplateOverrides"
 _NODE = "spec.trainer.resourcesPerNode"
+#: How many nodes train.
+NODES = "spec.trainer.numNodes"
 
 
 def use_of(object: Mapping[str, Any]) -> RuntimeUse:
@@ -38,7 +40,7 @@ def use_of(object: Mapping[str, Any]) -> RuntimeUse:
     name = text(object, "spec.runtimeRef.name")
     if not name or not name.isprintable():
         raise DemandError(path="spec.runtimeRef.name", reason="missing, or no name")
-    nodes = count(object, "spec.trainer.numNodes", default=-1)
+    nodes = count(object, NODES, default=-1)
     return RuntimeUse(kind, name, None if nodes < 0 else nodes, _resources(object))
 
 

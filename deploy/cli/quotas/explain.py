@@ -10,6 +10,7 @@ import typer
 
 from bus.events.pods import Owner
 from bus.kube.crds.keys import key_text
+from bus.kube.kinds import CLAIM_TEMPLATE, RUNTIME
 from deploy.cli.notes.position import footer
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.finding import Found, find
@@ -56,7 +57,9 @@ def explain(
             found = find(queries.connection, queries.cluster, name)
             if not found:
                 queries.placed(name)
-            rows = [row for one in found for row in _of_workload(queries, one)]
+            said = [row for one in found for row in _of_workload(queries, one)]
+            # A workload may have the name of what it controls, which is explained by it.
+            rows = list({tuple(row.values()): row for row in said}.values())
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
@@ -158,7 +161,10 @@ def _of_workload(queries: QuotaQueries, found: Found) -> Iterator[dict[str, Any]
     tree = queries.journals.trees.get(queries.journals.places.get((where.kind, where.quota), ""))
     node = tree.nodes.get(where.quota) if tree else None
     grant = node.grants.get(found.uid) if node else None
-    demand = found.demand or (grant.demand if grant else {})
+    demand = found.demand or {}
+    if grant and (not demand or any(key.startswith((CLAIM_TEMPLATE, RUNTIME)) for key in demand)):
+        # What it names says how much it asks for, and its charge knows that.
+        demand = grant.demand
     asks = charged(demand, types_of(found.labels))
     for key in sorted({*asks, *(grant.charge if grant else ())}):
         held = grant.charge.get(key, 0) if grant else 0
