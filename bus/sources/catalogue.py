@@ -9,7 +9,7 @@ from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO, PodsListed
 from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
 from bus.kube.kinds.runtime_use import CLUSTER_KIND, GROUP, NAMESPACED_KIND
-from bus.kube.kinds.table import GOVERNED, POD
+from bus.kube.kinds.table import GOVERNED, MPIJOB, POD
 from bus.kube.watch.contract import Source
 from bus.sources import (
     claims,
@@ -94,10 +94,10 @@ CSI_NODES = Source(
 _BUILT_IN = frozenset({"apps", "batch"})
 
 
-def _workloads(kind: Kind) -> Source:
+def _workloads(kind: Kind, version: str = "") -> Source:
     return Source(
-        kind.resource,
-        kind.path,
+        f"{kind.resource}.{version}" if version else kind.resource,
+        f"/apis/{kind.group}/{version}/{kind.resource}" if version else kind.path,
         partial(workloads.translate, kind=kind),
         list_fact=partial(ObjectsListed, kind=kind.kind),
         kind=kind.kind,
@@ -107,6 +107,8 @@ def _workloads(kind: Kind) -> Source:
 
 #: By kind.
 WORKLOADS = {kind.kind: _workloads(kind) for kind in GOVERNED if kind is not POD}
+#: As the MPI operator serves them. One cluster has its definition or the training operator's, never both: they have one name.
+MPI_OPERATOR_JOBS = _workloads(MPIJOB, "v2beta1")
 
 
 def _quotas(name: str, path: str, kind: str) -> Source:
@@ -244,6 +246,7 @@ SOURCES = (
     PRIORITIES,
     DISRUPTION_BUDGETS,
     *WORKLOADS.values(),
+    MPI_OPERATOR_JOBS,
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
     NODE_METRICS,

@@ -8,7 +8,7 @@ from bus.events.vocabulary import read
 from bus.events.workloads import UNREADABLE, WorkloadObserved
 from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
 from bus.kube.watch.labels import LabelPolicy
-from bus.sources.catalogue import SOURCES, WORKLOADS
+from bus.sources.catalogue import MPI_OPERATOR_JOBS, SOURCES, WORKLOADS
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}
@@ -135,6 +135,16 @@ def test_every_governed_kind_but_the_pod_is_followed():
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
     others |= {NATIVE, SIGS, PLUGINS, VOLCANO, "TrainingRuntime", "ClusterTrainingRuntime"}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
+
+
+def test_mpi_jobs_are_followed_as_either_operator_serves_them():
+    container = {"name": "c", "resources": {"limits": {"cpu": "2"}}}
+    worker = {"replicas": 3, "template": {"spec": {"containers": [container]}}}
+    item = {"metadata": METADATA, "spec": {"mpiReplicaSpecs": {"Worker": worker}}}
+    found = {one.path: seen(one, item) for one in (WORKLOADS["MPIJob"], MPI_OPERATOR_JOBS)}
+
+    assert list(found) == ["/apis/kubeflow.org/v1/mpijobs", "/apis/kubeflow.org/v2beta1/mpijobs"]
+    assert {(one.kind, one.demand["limits.cpu"]) for one in found.values()} == {("MPIJob", 6000)}
 
 
 def test_only_kinds_that_a_cluster_may_lack_are_optional():
