@@ -30,7 +30,7 @@ from reactors.scheduling.gang_shape import SavedGangs
 from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
-from reactors.scheduling.quota_state import QUOTAS
+from reactors.scheduling.quota_state import QUOTAS, Moved, QuotaState
 from reactors.scheduling.reservations import WITHOUT_NODE
 from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting, holds
 
@@ -89,10 +89,14 @@ class Scheduler(AssumedPods):
                 queue.regate(uid, at_us)
         self.happened(hints, at_us, claims)
 
-    def quotas_moved(self, sequence: int, at_us: int, *, helps: bool) -> None:
-        """Passes that were decided before this event are asked again; pods that may be helped are tried again."""
+    def quotas_moved(self, quotas: QuotaState, moved: Moved, sequence: int, at_us: int) -> None:
+        """Passes that were decided before this event are asked again; pods that may be helped are tried, or tried again."""
         self.touched[QUOTAS] = sequence
-        self.happened({Hint.QUOTA} if helps else set(), at_us)
+        if moved.helps:
+            for queue in self.queues.values():
+                for uid in quotas.below(moved.whom, queue.gated) if queue.gated else ():
+                    queue.regate(uid, at_us)
+        self.happened({Hint.QUOTA} if moved.helps else set(), at_us)
 
     def place(
         self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,

@@ -89,6 +89,8 @@ class Queue:
         self._numbers: dict[int, str] = {}
         #: Who may be tried: uids in the place of an ordered set.
         self._active: dict[str, None] = {}
+        #: Who may not be tried, in the same way.
+        self.gated: dict[str, None] = {}
         #: A heap of (time, turn, uid): an entry counts while it has its pod's newest turn.
         self._timed: list[tuple[int, int, str]] = []
         #: Who may be helped by a kind of change: uids in the place of an ordered set.
@@ -162,6 +164,7 @@ class Queue:
         if one is not None:
             self._numbers.pop(one.number, None)
             self._active.pop(uid, None)
+            self.gated.pop(uid, None)
             for key in claims_of(one.pod):
                 _enter(self._claiming, key, uid, is_in=False)
         return one
@@ -296,10 +299,11 @@ class Queue:
     def _put(self, one: Queued, place: Place, until_us: int) -> None:
         self._turn += 1
         one.place, one.until_us, one.turn = place, until_us, self._turn
-        if place is Place.ACTIVE:
-            self._active[one.pod.uid] = None
-        else:
-            self._active.pop(one.pod.uid, None)
+        for uids, of in ((self._active, Place.ACTIVE), (self.gated, Place.GATED)):
+            if place is of:
+                uids[one.pod.uid] = None
+            else:
+                uids.pop(one.pod.uid, None)
         if until_us:
             heappush(self._timed, (until_us, one.turn, one.pod.uid))
         helped_by = one.helped_by if place is Place.UNSCHEDULABLE else frozenset()

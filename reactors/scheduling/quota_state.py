@@ -8,12 +8,18 @@ Source: docs/scheduling.md; docs/admission.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from bus.envelope import Event
-from bus.events.admissions import Deficit, entries
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    AdmissionsGrouped,
+    Deficit,
+    entries,
+)
 from bus.events.clock import ClockTicked
 from bus.events.vocabulary import Fact
 from projections.cluster import POD, Change, ClusterState, Pod, Workload
@@ -50,6 +56,14 @@ class Excess(msgspec.Struct, frozen=True):
         )
 
 
+class Moved(msgspec.Struct, frozen=True):
+    """What may follow from an event: another answer, and one that lets pods start; of which objects, None = of any."""
+
+    has_moved: bool = False
+    helps: bool = False
+    whom: set[str] | None = None
+
+
 class QuotaState:
     """Which pods may start by their quotas; ``trees`` are folded by another, before this takes an event."""
 
@@ -78,20 +92,36 @@ class QuotaState:
         self.seen.restore(saved)
         self.seen.unmark()
 
-    def take(self, fact: Fact, event: Event) -> tuple[bool, bool]:
-        """Fold one event; whether another answer may follow from it, and whether one may that lets a pod start."""
+    def take(self, fact: Fact, event: Event) -> Moved:
+        """Fold one event; gives what may follow from it."""
         for one in entries(event):
             self.seen.take(one)
         is_tick, is_entry = isinstance(fact, ClockTicked), isinstance(fact, QuotaTrees.entries)
         if is_tick:
             self.seen.coverage.expire(event.time_us)
         has_moved = is_entry or bool(self.seen.changed or self.seen.changed_quotas)
-        self.seen.unmark()
-        kinds = (Workload, Namespace, Quota)
+        rows = [one.before or one.after for one in self._cluster.changes(event)]
         helps = is_entry or (is_tick and has_moved) or any(
-            isinstance(one.before or one.after, kinds) for one in self._cluster.changes(event)
+            isinstance(one, Workload | Namespace | Quota) for one in rows
         )  # fmt: skip
-        return has_moved or helps, helps
+        whom = None
+        if not is_tick and not any(isinstance(one, Namespace | Quota) for one in rows):
+            whom = _named(fact, {one.uid for one in rows if isinstance(one, Workload)})
+        whom = None if whom is None else whom | self.seen.changed
+        self.seen.unmark()
+        return Moved(has_moved or helps, helps, whom)
+
+    def below(self, whom: set[str] | None, gated: Collection[str]) -> list[str]:
+        """Those of the gated pods for which one of these objects is charged, in the order of uids; None = any."""
+        if whom is None:
+            return sorted(gated)
+        found, left, owned = set[str](), list(whom), self._cluster.index.owned
+        while left:
+            uid = left.pop()
+            if uid not in found:
+                found.add(uid)
+                left += owned[uid]
+        return sorted(found.intersection(gated))
 
     # questions
 
@@ -202,3 +232,14 @@ def _as_reclaimed(pod: Pod, quota: str) -> reclaim.Pod:
         pod.name, pod.namespace, quota, pod.priority, pod.started_us,
         preemptible=preemption.is_preemptible(pod.labels),
     )  # fmt: skip
+
+
+def _named(fact: Fact, changed: set[str]) -> set[str] | None:
+    """The objects that an entry of a journal is about, and those that changed; None where it is about a quota."""
+    if isinstance(fact, AdmissionsGrouped):
+        return changed | {one.uid for one in fact.decisions}
+    if isinstance(fact, AdmissionDecided):
+        return changed | {fact.uid}
+    if isinstance(fact, AdmissionReleased):
+        return changed | {one.uid for one in fact.releases}
+    return None if isinstance(fact, QuotaTrees.entries) else changed

@@ -125,7 +125,7 @@ class SchedulingState(Part):
         if self.quotas is None and isinstance(fact, QuotaTrees.entries):
             return
         self.sequence, self.at_us = event.sequence, event.time_us
-        has_moved, helps = (False, False) if self.quotas is None else self.quotas.take(fact, event)
+        moved = self.quotas.take(fact, event) if self.quotas is not None else None
         if isinstance(fact, PolicyChanged):
             if fact.reactor == NAME:
                 self._go_by(fact, event.cluster)
@@ -155,8 +155,8 @@ class SchedulingState(Part):
             if changes:
                 self.counts.observed(changes, scheduler.assumed, event.time_us)
                 scheduler.follow(changes, event.sequence, event.time_us)
-        if self.quotas is not None and has_moved:
-            scheduler.quotas_moved(event.sequence, event.time_us, helps=helps)
+        if self.quotas is not None and moved is not None and moved.has_moved:
+            scheduler.quotas_moved(self.quotas, moved, event.sequence, event.time_us)
 
     def _passed(self, scheduler: Scheduler, fact: SchedulingPassed, event: Event) -> None:
         # The digest covers the mode.

@@ -1,7 +1,7 @@
 """Bursar's scheduler beside kube-scheduler of the same release, on a real API server: pods a second, CPU, time to a node.
 
     python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5]
-        [--gang 0] [--share 0] [-o json]
+        [--gang 0] [--share 0] [--quota 0] [-o json]
 
 The published sizes are ``--nodes 1000 --pods 3000 --seconds 30``. etcd without fsync, the API server, nothing that simulates
 nodes; each variant on a control plane of its own. Bursar is ``bursar up`` with its embedded bus (sync always) and its ledger, as
@@ -12,6 +12,8 @@ anyone starts it; kube-scheduler with its defaults, but 500 requests a second al
   With ``--gang 8`` they are gangs of eight of native PodGroups, which are there before, and whose feature gates both servers
   have on: none of a gang may be bound alone. With ``--share 1`` each asks for a part of a GPU, in 300 sizes, of nodes with eight
   cards, and Bursar's profile has DeviceShare: it chooses the card, too. kube-scheduler counts the parts as numbers of a node.
+  With ``--quota 10`` each pod is of one of ten quotas, which Bursar keeps and whose plugin each pod has to pass;
+  kube-scheduler knows nothing of them.
 - *steady*: so many pods a second, by themselves. From the answer to the create until a watch shows the pod's node, in this process.
 
 All of it shares one machine, so only the ratios of one run count.
@@ -51,7 +53,9 @@ SERVED = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
 #: What a node with eight cards offers, and what its pods ask for of one.
 CARDS = {"koordinator.sh/gpu-core": "800", "koordinator.sh/gpu-memory-ratio": "800"}
 SHARES = [(core, ratio) for core in range(5, 65, 2) for ratio in range(5, 55, 5)]
-PROFILE = '[{"weights": {"DeviceShare": 5}}]'
+CRDS = Path(__file__).parents[2] / "deploy" / "manifests" / "crds" / "bursar.io.yaml"
+QUOTAS = "/apis/bursar.io/v1alpha1/bizgroupresourcequotas"
+LABEL = "biz.group.resource.quota"
 SIZES = (("100m", "128Mi"), ("250m", "256Mi"), ("500m", "512Mi"), ("1", "1Gi"), ("2", "2Gi"))
 LONGEST = 200.0
 #: Variant to the schedulerName of its pods.
@@ -59,16 +63,23 @@ NAMES = {"bursar": "bursar", "kube-scheduler": "default-scheduler"}
 
 
 def pod(
-    name: str, scheduler: str, dice: random.Random, gang: str = "", *, is_share: bool = False
+    name: str,
+    scheduler: str,
+    dice: random.Random,
+    gang: str = "",
+    *,
+    is_share: bool = False,
+    quotas: int = 0,
 ) -> dict[str, Any]:
-    """A pod of one of the sizes, of a gang where one is named; a share also asks for a part of a card."""
+    """A pod of one of the sizes, of a gang where one is named, and of one of the quotas; a share also asks for a part of a card."""
+    labels = {LABEL: f"team-{dice.randrange(quotas)}"} if quotas else {}
     cpu, memory = dice.choice(SIZES)
     part = dict(zip(CARDS, map(str, dice.choice(SHARES)), strict=True)) if is_share else {}
     requests = {"cpu": cpu, "memory": memory, **part}
     container = {"name": "main", "image": "x", "resources": {"requests": requests, "limits": part}}
     group = {"schedulingGroup": {"podGroupName": gang}} if gang else {}
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"schedulerName": scheduler, "containers": [container], **group},
     }
 
@@ -92,7 +103,10 @@ def load(order: dict[str, Any]) -> None:
             gang = f"gang-{one // order['gang']}" if order["gang"] else ""
             post(
                 api, connection,
-                pod(f"burst-{one}", order["scheduler"], dice, gang, is_share=order["share"]),
+                pod(
+                    f"burst-{one}", order["scheduler"], dice, gang,
+                    is_share=order["share"], quotas=order["quota"],
+                ),
             )  # fmt: skip
 
     with ThreadPoolExecutor(CLIENTS) as pool:
@@ -157,7 +171,7 @@ def burst(
     order = {
         "url": plane.url, "token": plane.token, "ca": str(plane.ca_file), "pods": pods,
         "scheduler": NAMES[variant], "gang": args.gang,
-        "share": bool(args.share),
+        "share": bool(args.share), "quota": args.quota,
     }  # fmt: skip
     for number in range(pods // args.gang if args.gang else 0):
         policy = {"schedulingPolicy": {"gang": {"minCount": args.gang}}}
@@ -222,7 +236,7 @@ def steady(
         for number in range(first, args.rate * args.seconds, CLIENTS):
             time.sleep(max(began + number / args.rate - time.monotonic(), 0))
             name = f"steady-{number}"
-            body = pod(name, NAMES[variant], dice, is_share=bool(args.share))
+            body = pod(name, NAMES[variant], dice, is_share=bool(args.share), quotas=args.quota)
             post(plane.api, connection, body)
             created[name] = time.monotonic()
 
@@ -232,6 +246,18 @@ def steady(
     while created.keys() - bound.keys() and time.monotonic() < end:
         time.sleep(0.05)
     return sorted(max(bound[name] - at, 0.0) * 1e3 for name, at in created.items())
+
+
+def keep(plane: ControlPlane, quotas: int) -> None:
+    """Make quotas that hold all pods."""
+    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    for number in range(quotas):
+        body = {
+            "apiVersion": "bursar.io/v1alpha1", "kind": "BizGroupResourceQuota",
+            "metadata": {"name": f"team-{number}"}, "spec": {"hard": {"requests.cpu": "100k"}},
+        }  # fmt: skip
+        plane.api.request("POST", QUOTAS, body)
 
 
 def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
@@ -252,7 +278,15 @@ def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
                 offer = {"status": {"capacity": CARDS, "allocatable": CARDS}}
                 status = f"/api/v1/nodes/{name}/status"
                 plane.api.request("PATCH", status, offer, content_type=MERGE)
-        profile = {"BURSAR_SCHEDULING__POLICY__PROFILES": PROFILE} if args.share else {}
+        weights = {"DeviceShare": 5} if args.share else {}
+        if args.quota:
+            weights["Quota"] = 1
+            keep(plane, args.quota)
+        profile = (
+            {"BURSAR_SCHEDULING__POLICY__PROFILES": json.dumps([{"weights": weights}])}
+            if weights
+            else {}
+        )
         with scheduling(plane, variant, Path(folder) / "data", profile) as pid:
             servers = [plane._processes[name].pid for name in ("etcd", "kube-apiserver")]
             bound: dict[str, float] = {}
@@ -282,6 +316,7 @@ def run(args: argparse.Namespace) -> Report:
     ]
     sort = f" in gangs of {args.gang}" if args.gang else ""
     sort += " with a part of a card each" if args.share else ""
+    sort += f" of {args.quota} quotas" if args.quota else ""
     notes.append(
         f"{args.nodes} nodes, {args.pods} pods{sort}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
@@ -292,5 +327,13 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--load"]:
         load(json.load(sys.stdin))
         raise SystemExit(0)
-    options = {"nodes": 200, "pods": 500, "rate": 100, "seconds": 5, "gang": 0, "share": 0}
+    options = {
+        "nodes": 200,
+        "pods": 500,
+        "rate": 100,
+        "seconds": 5,
+        "gang": 0,
+        "share": 0,
+        "quota": 0,
+    }
     raise SystemExit(measure.main(run, "Schedulers on a real API server.", **options))

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Rows
+from reactors.scheduling.columns import Columns, Rows
 from reactors.scheduling.contract import SKIP, Code, Cycle, Refused, Sparing, Status
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.quota_state import Excess
@@ -30,6 +30,11 @@ class Quota(msgspec.Struct, frozen=True):
     is_local: ClassVar[bool] = False
     reads_quotas: ClassVar[bool] = True
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.QUOTA})
+
+    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+        """Why it may not start, where no eviction would help: it is not tried before that is over, and then at once."""
+        found = columns.quotas.excess(pod) if columns.quotas is not None else None
+        return found.reason if found is not None and not found.deficits else ""
 
     def key(self, cycle: Cycle) -> Hashable:
         """Why it may not start."""
