@@ -1,4 +1,4 @@
-"""``bursar queue``: who waits for what, and a person's word on whose turn it is."""
+"""``bursar queue``: shows which workloads wait and for what, and lets a person change their order or hold one back."""
 
 from __future__ import annotations
 

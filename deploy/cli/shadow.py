@@ -1,4 +1,4 @@
-"""``bursar agreement``: what reactors decided in shadow beside what came of it, and whether that speaks for switching them on."""
+"""``bursar agreement``: compares what reactors decided in shadow with what happened, and says whether to switch them on."""
 
 from __future__ import annotations
 

@@ -92,7 +92,13 @@ def text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}: {text(one)}" for key, one in value.items())
     if isinstance(value, BaseModel):
-        return value.model_dump_json(exclude_defaults=True)
+        said = value.model_dump_json(exclude_defaults=True)
+        # One that changes nothing is known by its first field.
+        return (
+            said
+            if said != "{}"
+            else value.model_dump_json(include={next(iter(type(value).model_fields))})
+        )
     return "" if value is None else str(value)
 
 

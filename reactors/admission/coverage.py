@@ -342,7 +342,7 @@ def _landed(let_go: dict[str, tuple[str, str, int]], found: Object) -> None:
 
 
 def _is_given_away(charges: Charges | None, found: Workload) -> bool:
-    """Whether it was admitted with another controller, and that may have landed behind what was seen of it last."""
+    """Whether an update that gives it to another controller was admitted, and may be stored by now although it was not seen yet."""
     return charges is not None and any(
         g.number
         and g.owners
