@@ -70,8 +70,7 @@ class Runtimes:
     def restore(self) -> None:
         """Begin with the rows as they are, which were saved with what they ask for."""
         for row in self._workloads.values():
-            if row.ask.runtime is not None:
-                self._wait(row)
+            self._wait(row)
 
     def asked(self, ask: Ask, namespace: str, uid: str = "") -> Ask:
         """An ask with what its runtime says. ``uid``: of the TrainJob, which goes on asking for what it asked for before."""
@@ -87,37 +86,35 @@ class Runtimes:
             if isinstance(after, TrainingRuntime):
                 for uid in sorted(self._waiting[after.kind, after.namespace, after.name]):
                     self._again(uid, changes)
-            elif isinstance(after, Workload) and after.ask.runtime is not None:
-                known = before if isinstance(before, Workload) else None
-                after.ask = self._asked(
-                    after.ask, after.namespace, None if known is None else _written(known)
-                )
+                continue
+            known = before if isinstance(before, Workload) else None
+            if known is not None and known.ask.runtime is not None:
+                self._waiting.discard(_name(known.ask.runtime, known.namespace), known.uid)
+            if isinstance(after, Workload) and after.ask.runtime is not None:
+                written = None if known is None else _written(known)
+                after.ask = self._asked(after.ask, after.namespace, written)
                 self._wait(after)
-            elif after is None and isinstance(before, Workload):
-                if (use := before.ask.runtime) is not None:
-                    self._waiting.discard(_name(use, before.namespace), before.uid)
 
     def _again(self, uid: str, changes: list[Change]) -> None:
         before = self._workloads[uid]
         ask = self._asked(before.ask, before.namespace, None)
         if ask != before.ask:
             after = self._workloads[uid] = msgspec.structs.replace(before, ask=ask, written=None)
-            self._wait(after)
+            assert before.ask.runtime is not None
+            self._waiting.discard(_name(before.ask.runtime, before.namespace), uid)
             changes.append(Change(after.kind, uid, before, after))
 
     def _wait(self, row: Workload) -> None:
         use = row.ask.runtime
-        assert use is not None
-        put = Groups.add if use.pods is None else Groups.discard
-        put(self._waiting, _name(use, row.namespace), row.uid)
+        if use is not None and use.pods is None:
+            self._waiting.add(_name(use, row.namespace), row.uid)
 
     def _asked(self, ask: Ask, namespace: str, before: Ask | None) -> Ask:
         use = ask.runtime
         assert use is not None
-        if before is not None and before.runtime is not None and before.runtime.pods is not None:
-            if msgspec.structs.replace(before.runtime, pods=None) == use and (
-                before.demand or before.wanted
-            ):
+        if before is not None and (before.demand or before.wanted) and before.runtime is not None:
+            is_found = before.runtime.pods is not None
+            if is_found and msgspec.structs.replace(before.runtime, pods=None) == use:
                 return as_before(ask, before)
         row = self._runtimes.get(self._named(*_name(use, namespace)))
         if row is None or row.template is None:

@@ -106,6 +106,21 @@ async def test_a_job_that_was_seen_before_its_runtime_is_charged_once_that_is_se
     assert cluster.used() == 4000
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["and is gone", "and stays"])
+async def test_a_job_that_names_another_runtime_or_none_waits_for_its_former_one_no_more(
+    cluster, ends
+):
+    await cluster.see_train_job(train_job())
+    await cluster.see_train_job(train_job(runtimeRef={"name": "other"}))
+    await cluster.see_train_job(train_job(podTemplateOverrides=[{}]))
+    if ends:
+        await cluster.see_train_job(train_job(), type="DELETED")
+    for name in ("torch", "other"):
+        await cluster.see_runtime(torch(), name=name)
+
+    assert cluster.used() == 0
+
+
 async def test_a_suspended_job_asks_for_nothing_and_for_all_of_it_when_it_is_resumed(cluster):
     await cluster.see_runtime(torch(3))
     await cluster.begin(train_job(suspend=True))
