@@ -80,16 +80,25 @@ def hurt(site):
 
 
 def flat(site, truth):
-    """Memory of no process grows beyond what it had in the first half by more than a third; folders stay small."""
-    for name, samples in site.parts.memory.items():
-        half = len(samples) // 2
-        before, after = max(samples[:half]), max(samples[half:])
-        assert after < before * 4 // 3 + 32 * MIB, (
-            f"{name}: {before // MIB} MiB, then {after // MIB}"
-        )
+    """No part has more memory in the second half than in the first by more than a third; folders stay small.
+
+    Of two processes of a part one is in reserve, now this one and now that: so what counts is the larger.
+    """
+    for name, (before, after) in halves(site).items():
+        assert after < before * 4 // 3 + 32, f"{name}: {before} MiB, then {after}"
     for name in site.clocks:
         assert size(site.disk / name) < 8 * MIB, name
     assert size(site.disk) < 4096 * len(truth.versions) + 64 * MIB
+
+
+def halves(site):
+    """By part, the most MiB that a process of it had in the first half of the night, and in the second."""
+    found = {}
+    for name, samples in site.parts.memory.items():
+        half, part = len(samples) // 2, name.rpartition("-")[0]
+        most = [max(some) // MIB for some in (samples[:half], samples[half:])]
+        found[part] = [max(pair) for pair in zip(found.get(part, (0, 0)), most, strict=True)]
+    return found
 
 
 def size(folder):
@@ -98,7 +107,6 @@ def size(folder):
 
 def show(site, churn, truth):
     rate = len(truth.versions) / truth.seconds
-    memory = {name: max(samples) // MIB for name, samples in site.parts.memory.items()}
     print(
         f"{len(truth.versions)} changes in {truth.seconds:.0f} s ({rate:.1f}/s), {len(truth.pods)} pods"
     )
@@ -107,7 +115,7 @@ def show(site, churn, truth):
         f"killed by their probe {dict(site.parts.unhealthy)}"
     )
     print(
-        f"most cores {dict(truth.most())}; most MiB {json.dumps(memory)}; history {size(site.disk) // MIB} MiB"
+        f"most cores {dict(truth.most())}; most MiB by half {json.dumps(halves(site))}; history {size(site.disk) // MIB} MiB"
     )
     wrong = counted(site, truth)
     print(
