@@ -91,12 +91,15 @@ class Scheduler(AssumedPods):
 
     def quotas_moved(self, quotas: QuotaState, moved: Moved, sequence: int, at_us: int) -> None:
         """Passes that were decided before this event are asked again; pods that may be helped are tried, or tried again."""
-        self.touched[QUOTAS] = sequence
-        if moved.helps:
-            for queue in self.queues.values():
-                for uid in quotas.below(moved.whom, queue.gated) if queue.gated else ():
+        for queue in self.queues.values():
+            if queue.gated and (moved.helps or moved.ends or moved.is_tick):
+                for uid in quotas.below(moved.whom, queue.gated):
                     queue.regate(uid, at_us)
-        self.happened({Hint.QUOTA} if moved.helps else set(), at_us)
+            if moved.ends and (helped := queue.helped_by(Hint.QUOTA)):
+                queue.woken(quotas.below(moved.whom, helped), at_us)
+        if moved.has_moved:
+            self.touched[QUOTAS] = sequence
+            self.happened({Hint.QUOTA} if moved.helps else set(), at_us)
 
     def place(
         self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,

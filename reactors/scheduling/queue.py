@@ -246,6 +246,10 @@ class Queue:
         """Pods that wait for a change are tried again, after their back-off."""
         self._wake_all(uids, at_us)
 
+    def helped_by(self, hint: Hint) -> Collection[str]:
+        """The pods that a kind of change may help."""
+        return self._helped.get(hint, {})
+
     def names(self, claim: ClaimKey) -> bool:
         """Whether a pod here names a claim."""
         return claim in self._claiming

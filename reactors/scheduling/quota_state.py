@@ -57,11 +57,17 @@ class Excess(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What may follow from an event: another answer, and one that lets pods start; of which objects, None = of any."""
+    """What may follow from an event: another answer, and one that lets pods start; of which objects, None = of any.
 
-    has_moved: bool = False
-    helps: bool = False
-    whom: set[str] | None = None
+    ``ends``: a pod ended, and what its workload is charged with may be enough for those that are left. ``is_tick``: whoever may
+    not be tried is looked at once more.
+    """
+
+    has_moved: bool
+    helps: bool
+    ends: bool
+    is_tick: bool
+    whom: set[str] | None
 
 
 class QuotaState:
@@ -100,7 +106,9 @@ class QuotaState:
         if is_tick:
             self.seen.coverage.expire(event.time_us)
         has_moved = is_entry or bool(self.seen.changed or self.seen.changed_quotas)
-        rows = [one.before or one.after for one in self._cluster.changes(event)]
+        changes = self._cluster.changes(event)
+        rows = [one.before or one.after for one in changes]
+        ends = any(isinstance(one.before, Pod) and _is_over(one.after) for one in changes)
         helps = is_entry or (is_tick and has_moved) or any(
             isinstance(one, Workload | Namespace | Quota) for one in rows
         )  # fmt: skip
@@ -109,19 +117,19 @@ class QuotaState:
             whom = _named(fact, {one.uid for one in rows if isinstance(one, Workload)})
         whom = None if whom is None else whom | self.seen.changed
         self.seen.unmark()
-        return Moved(has_moved or helps, helps, whom)
+        return Moved(has_moved or helps, helps, ends, is_tick, whom)
 
-    def below(self, whom: set[str] | None, gated: Collection[str]) -> list[str]:
-        """Those of the gated pods for which one of these objects is charged, in the order of uids; None = any."""
+    def below(self, whom: set[str] | None, waiting: Collection[str]) -> list[str]:
+        """Those of the waiting pods for which one of these objects is charged, in the order of uids; None = any."""
         if whom is None:
-            return sorted(gated)
+            return sorted(waiting)
         found, left, owned = set[str](), list(whom), self._cluster.index.owned
         while left:
             uid = left.pop()
             if uid not in found:
                 found.add(uid)
                 left += owned[uid]
-        return sorted(found.intersection(gated))
+        return sorted(uid for uid in found if uid in waiting)
 
     # questions
 
@@ -232,6 +240,10 @@ def _as_reclaimed(pod: Pod, quota: str) -> reclaim.Pod:
         pod.name, pod.namespace, quota, pod.priority, pod.started_us,
         preemptible=preemption.is_preemptible(pod.labels),
     )  # fmt: skip
+
+
+def _is_over(after: object) -> bool:
+    return after is None or (isinstance(after, Pod) and after.is_ended)
 
 
 def _named(fact: Fact, changed: set[str]) -> set[str] | None:

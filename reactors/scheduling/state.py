@@ -155,7 +155,7 @@ class SchedulingState(Part):
             if changes:
                 self.counts.observed(changes, scheduler.assumed, event.time_us)
                 scheduler.follow(changes, event.sequence, event.time_us)
-        if self.quotas is not None and moved is not None and moved.has_moved:
+        if self.quotas is not None and moved is not None:
             scheduler.quotas_moved(self.quotas, moved, event.sequence, event.time_us)
 
     def _passed(self, scheduler: Scheduler, fact: SchedulingPassed, event: Event) -> None:

@@ -29,6 +29,8 @@ OWN_STAGES = Path(__file__).parent / "stages"
 SERVICE_ADDRESSES = "10.0.0.0/16"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 START_SECONDS = 240
+#: Looks at an object that has no status yet, 0.2 s apart.
+WAITS = 100
 """Generous: 3 s on an idle machine, but a test machine may be anything but idle."""
 
 
@@ -111,18 +113,15 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """What kubectl prints, as the administrator. Its complaint, when it fails, is raised."""
-        done = subprocess.run(
-            [str(build.binary("kubectl")), *arguments],
-            input=input,
-            text=True,
-            capture_output=True,
-            # HOME, because the discovery cache must not be shared with another cluster.
-            env={
-                "KUBECONFIG": str(self.kubeconfig),
-                "HOME": str(self.folder),
-                "PATH": os.defpath,
-            },
-        )
+        # HOME, because the discovery cache must not be shared with another cluster.
+        known = {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), "PATH": os.defpath}
+        command = [str(build.binary("kubectl")), *arguments]
+        for left in range(WAITS, -1, -1):
+            done = subprocess.run(command, input=input, text=True, capture_output=True, env=known)
+            # `wait` fails at once for an object that has no status yet, as a definition that was just made.
+            if arguments[0] != "wait" or "accessor error" not in done.stderr or not left:
+                break
+            time.sleep(0.2)
         if done.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout

@@ -164,6 +164,22 @@ async def test_a_pod_is_not_tried_before_its_charge_is_written_and_then_at_once(
     assert len(cluster.facts(SchedulingPassed)) == 1
 
 
+async def test_a_pod_that_ends_beside_others_lets_them_in(cluster):
+    """Nothing is written then: what is charged was enough for those that are left."""
+    await cluster.begin()
+    await below.begin(cluster, "Job", "web", 2)
+    for name in ("a", "b", "beyond"):
+        await cluster.wait(name, 1, by=("Job", "web"), settles=False)
+    await cluster.deciding.read()
+    waiting = {cluster.why(name) for name in ("a", "b", "beyond")}
+    await cluster.lose_pod("beyond", below.owner("Job", "web"), settles=False)
+    await cluster.deciding.tick(10)
+    await cluster.deciding.read()
+
+    assert all("Job ns/web has more than quota team admitted" in one for one in waiting)
+    assert cluster.placed() == {"a": "n0", "b": "n0"}
+
+
 async def test_a_charge_of_another_workload_wakes_nobody(cluster):
     await cluster.begin()
     await cluster.see("later", 0, held=True, wanted=demand(1))
