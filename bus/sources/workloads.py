@@ -91,7 +91,7 @@ def _observed(
         unstated=_counted(ask.unstated) if ask else {},
         is_terminating=metadata.deletion_timestamp is not None,
         training=run,
-        runtime=ask.runtime if ask else None,
+        runtime=(ask.runtime or None) if ask else None,
         notes=records.notes(
             (UNREADABLE, ask is None),
             (training.UNREADABLE, run is None and kind.kind in training.LAYOUTS),

@@ -367,7 +367,7 @@ def _requests(resources: bytes) -> dict[str, int]:
 def _ask(fact: WorkloadObserved, labels: dict[str, str]) -> Ask:
     return Ask(
         fact.demand or {}, fact.pods, fact.deadline_s, fact.suspended, labels, fact.priority_class,
-        fact.per_replica, fact.replicas, fact.wanted, fact.held, fact.unstated, runtime=fact.runtime,
+        fact.per_replica, fact.replicas, fact.wanted, fact.held, fact.unstated, runtime=fact.runtime or msgspec.UNSET,
     )  # fmt: skip
 
 

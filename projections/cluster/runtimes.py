@@ -74,7 +74,7 @@ class Runtimes:
 
     def asked(self, ask: Ask, namespace: str, uid: str = "") -> Ask:
         """An ask with what its runtime says. ``uid``: of the TrainJob, which goes on asking for what it asked for before."""
-        if ask.runtime is None:
+        if not ask.runtime:
             return ask
         before = self._workloads.get(uid)
         return self._asked(ask, namespace, None if before is None else _written(before))
@@ -88,9 +88,9 @@ class Runtimes:
                     self._again(uid, changes)
                 continue
             known = before if isinstance(before, Workload) else None
-            if known is not None and known.ask.runtime is not None:
+            if known is not None and known.ask.runtime:
                 self._waiting.discard(_name(known.ask.runtime, known.namespace), known.uid)
-            if isinstance(after, Workload) and after.ask.runtime is not None:
+            if isinstance(after, Workload) and after.ask.runtime:
                 written = None if known is None else _written(known)
                 after.ask = self._asked(after.ask, after.namespace, written)
                 self._wait(after)
@@ -100,19 +100,19 @@ class Runtimes:
         ask = self._asked(before.ask, before.namespace, None)
         if ask != before.ask:
             after = self._workloads[uid] = msgspec.structs.replace(before, ask=ask, written=None)
-            assert before.ask.runtime is not None
+            assert before.ask.runtime
             self._waiting.discard(_name(before.ask.runtime, before.namespace), uid)
             changes.append(Change(after.kind, uid, before, after))
 
     def _wait(self, row: Workload) -> None:
         use = row.ask.runtime
-        if use is not None and use.pods is None:
+        if use and use.pods is None:
             self._waiting.add(_name(use, row.namespace), row.uid)
 
     def _asked(self, ask: Ask, namespace: str, before: Ask | None) -> Ask:
         use = ask.runtime
-        assert use is not None
-        if before is not None and (before.demand or before.wanted) and before.runtime is not None:
+        assert use
+        if before is not None and (before.demand or before.wanted) and before.runtime:
             is_found = before.runtime.pods is not None
             if is_found and msgspec.structs.replace(before.runtime, pods=None) == use:
                 return as_before(ask, before)

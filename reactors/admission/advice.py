@@ -104,7 +104,7 @@ def fewer(
     halving finds it.
     """
     path, ask = _counted(kind), asked(kind, object)
-    replicas = ask.replicas if ask.runtime is None else ask.runtime.nodes
+    replicas = ask.runtime.nodes if ask.runtime else ask.replicas
     if not path or not replicas:
         return "", 0, None
 

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "bab28018e8170c27",
-    "reactors": "11504ea56b41b783",
-    "admission": "237541f362561299",
+    "versions": "a4bc70dd90ac596f",
+    "reactors": "cedf4b4c9ea1cbfd",
+    "admission": "f08d3eb429061ce4",
 }
 
 ADVICE = """

@@ -61,7 +61,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
         held=waits and kind.queues and _is_queued(object),
         unstated=_unstated(sets),
         claims=tuple(name for one in sets for name in claims_of(one.template.spec)),
-        runtime=runtime,
+        runtime=runtime or msgspec.UNSET,
     )
 
 

@@ -81,7 +81,7 @@ def _step(labels: Mapping[str, Any], at: str) -> str:
 def with_runtime(ask: Ask, template: RuntimeTemplate) -> Ask:
     """``ask`` with what its runtime says in the place of the runtime's name. Raises DemandError as :func:`asked` does."""
     use = ask.runtime
-    assert use is not None
+    assert use
     found = asked(JOBSET, {"spec": {"replicatedJobs": _made(template, use)}})
     is_asking = bool(ask.demand)
     return msgspec.structs.replace(

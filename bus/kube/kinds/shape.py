@@ -128,8 +128,9 @@ class Ask(msgspec.Struct, frozen=True):
     unstated: dict[str, tuple[str, ...]] = {}
     #: Claims of devices that its pods name themselves, without those of templates.
     claims: tuple[str, ...] = ()
-    #: Of a TrainJob: the runtime that it names. Until that was seen its demand is the runtime's name.
-    runtime: RuntimeUse | None = None
+    #: Of a TrainJob: the runtime that it names. Until that was seen its demand is the runtime's name. Rows of a ledger hold asks:
+    #: unset it is not written, so that those of other kinds are as they were.
+    runtime: RuntimeUse | msgspec.UnsetType = msgspec.UNSET
 
 
 class Scale(msgspec.Struct, frozen=True):

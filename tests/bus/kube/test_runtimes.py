@@ -3,6 +3,7 @@
 Source: Kubeflow Trainer v2.2: ``pkg/runtime/core/trainingruntime_test.go``, ``manifests/base/runtimes``.
 """
 
+import msgspec
 import pytest
 
 from bus.errors import DemandError
@@ -102,6 +103,11 @@ def test_a_runtime_that_changes_later_changes_nothing_of_a_job_that_has_asked():
     after = as_before(kinds.asked(table.TRAINJOB, train_job()), before)
 
     assert cores(after) == (3, 6, 3) and after.wanted == {}
+
+
+def test_an_ask_of_another_kind_is_written_as_before_there_were_runtimes():
+    """Rows of a ledger hold asks: written otherwise, an older release that runs beside this one would not have the same."""
+    assert "runtime" not in msgspec.json.decode(msgspec.json.encode(kinds.Ask()))
 
 
 def test_containers_without_limits_are_named():
