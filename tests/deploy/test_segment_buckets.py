@@ -222,7 +222,8 @@ def test_a_store_that_is_away_is_asked_once_however_many_segments_there_are(
         return request(self, *arguments, **fields)
 
     monkeypatch.setattr("urllib3.PoolManager.urlopen", counted)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    # A door of its own: another test may have found that one shut a moment ago.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:2")
     monkeypatch.setattr(object_store, "AWAY_SECONDS", 600.0)
     for question in (("status",), ("verify",), ("history", "segments")):
         said(capsys, *question)
