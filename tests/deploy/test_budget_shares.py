@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from bus.events.quotas import Budget
+from deploy.cli.quotas.shares import _together
 from deploy.cli.rendering import tables
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
@@ -115,6 +116,16 @@ def test_a_quota_with_another_period_is_another_budget_and_one_cluster_alone_sha
     assert "no budget spans clusters" in capsys.readouterr().out
     assert bursar("budget", "shares", "reserach", "--data", tmp_path) != 0
     assert "is it research?" in capsys.readouterr().err
+
+
+def test_a_share_between_its_windows_stands_beside_one_that_is_granted():
+    """Both may lie between the same two moments, in clusters whose quotas have other windows."""
+    row = {"quota": "q", "key": KEY, "start_at": None, "end_at": None, "is_known": True} | dict.fromkeys(
+        ("spent", "committed", "remaining"), 0
+    )  # fmt: skip
+    found = _together([row | {"cluster": "a", "is_granted": 1}, row | {"cluster": "b", "is_granted": 0}])  # fmt: skip
+
+    assert [[one["cluster"] for one in shares] for shares in found] == [["b"], ["a"]]
 
 
 def test_entries_are_those_of_one_cluster(capsys, tmp_path):

@@ -13,7 +13,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.events.runtimes import RuntimeUse
 from bus.kube.kinds.paths import count, one, text
-from bus.kube.kinds.templates import RUNTIME, Container, Spec, Template, pod_needs, template_at
+from bus.kube.kinds.templates import RUNTIME, pod_needs, template_at
 
 GROUP = "trainer.kubeflow.org"
 CLUSTER_KIND, NAMESPACED_KIND = "ClusterTrainingRuntime", "TrainingRuntime"
@@ -57,16 +57,10 @@ def _resources(object: Mapping[str, Any]) -> str:
     container = {"name": "node", "resources": found[1]}
     template = template_at({"spec": {"containers": [container]}}, _NODE)
     pod_needs(template, _NODE)
-    resources = _of(template)
+    resources = (template.spec.containers or [])[0].resources
     if resources is None or not (resources.requests or resources.limits):
         return ""
     written = msgspec.json.encode(resources).decode()
     if len(written) > LONGEST_RESOURCES:
         raise DemandError(path=_NODE, reason=f"more than {LONGEST_RESOURCES} characters")
     return written
-
-
-def _of(template: Template) -> Any:
-    spec: Spec = template.spec
-    containers: list[Container] = spec.containers or []
-    return containers[0].resources

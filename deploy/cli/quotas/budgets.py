@@ -17,7 +17,7 @@ from deploy.cli import times
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
-from deploy.cli.quotas.reading import exhausted, hours_text
+from deploy.cli.quotas.reading import exhausted, hours_column, hours_text
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say, write
@@ -155,13 +155,6 @@ def _exhausted_s(connection: sa.Connection, row: dict[str, Any]) -> int | None:
     return exhausted(connection, row["cluster"], row["quota"], row["key"], period, limit)
 
 
-def _hours(title: str, name: str, drop: int = 0) -> Column:
-    def cell(row: Row) -> Cell:
-        return Cell(hours_text(row["key"], row[name]), "figure")
-
-    return Column(title, cell, drop=drop)
-
-
 def _ends(row: Row) -> Cell | None:
     if row["is_granted"]:
         return moment(row["end_at"])
@@ -181,11 +174,11 @@ _COLUMNS = (
     field("QUOTA"),
     field("KEY"),
     Column("ENDS", _ends, drop=1),
-    _hours("BUDGET", "hard"),
-    _hours("CREDITS", "credits", drop=2),
-    _hours("SPENT", "spent"),
-    _hours("COMMITTED", "committed", drop=3),
-    _hours("LEFT", "remaining"),
+    hours_column("BUDGET", "hard"),
+    hours_column("CREDITS", "credits", drop=2),
+    hours_column("SPENT", "spent"),
+    hours_column("COMMITTED", "committed", drop=3),
+    hours_column("LEFT", "remaining"),
     field("EXHAUSTS-AT", show=moment),
     Column("LIKELY", _likely, drop=2),
     field("BEGAN", "start_at", show=moment, wide=True),

@@ -12,6 +12,8 @@ import sqlalchemy as sa
 
 from bus.kube.crds.keys import CASH, key_text
 from deploy.cli.notes.position import standing
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
 
 _BINARY = re.compile(r"([\d.]+)([KMGTPE]i)\Z")
 #: Keys that one cell shows; the others are counted.
@@ -158,6 +160,15 @@ def amount_text(key: str, amount: int | None) -> str | None:
 def hours_text(key: str, amount: int) -> str:
     """An amount of a budget in its hours."""
     return key_text(CASH + key, amount)
+
+
+def hours_column(title: str, name: str, drop: int = 0) -> Column:
+    """A column of an amount of a budget, in hours."""
+
+    def cell(row: Row) -> Cell:
+        return Cell(hours_text(row["key"], row[name]), "figure")
+
+    return Column(title, cell, drop=drop)
 
 
 def in_short(texts: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from bus.kube.crds.keys import CASH, hour_of
 from deploy.cli import times
 from deploy.cli.notes.position import QUIET_S, LedgerPosition, standing, together
 from deploy.cli.options import CommandContext, command
-from deploy.cli.quotas.reading import hours_text
+from deploy.cli.quotas.reading import hours_column, hours_text
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.layout import Cell
@@ -47,7 +47,7 @@ def shares(
         str | None, typer.Argument(metavar="[QUOTA]", help="Only the budgets of this quota.")
     ] = None,
 ) -> None:
-    """Who has which share of a budget that spans clusters, and what to move so that all shares last equally long.
+    """Each cluster's share of a budget that spans clusters, and how many hours to move so that all shares last equally long.
 
     Budgets of one quota, key and period in several clusters are one budget, each a share of it. MOVE, in hours, goes by what each
     cluster has spent in this period; nothing is moved to or from one that is not heard of. It is done by the credits that are
@@ -138,7 +138,7 @@ def _together(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """The shares of each budget, by cluster, with what to move."""
 
     def same(row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[name] or "" for name in _SAME)
+        return tuple(str(row[name]) for name in _SAME)
 
     found = []
     for _, parts in groupby(sorted(rows, key=lambda r: (same(r), r["cluster"])), same):
@@ -178,13 +178,6 @@ def _stands(stands: LedgerPosition, rows: Iterable[dict[str, Any]]) -> list[str]
     return [*told, f"as of event {stands.events}, {times.stamp(stands.observed_s)}"]
 
 
-def _hours(title: str, name: str, drop: int = 0) -> Column:
-    def cell(row: Row) -> Cell:
-        return Cell(hours_text(row["key"], row[name]), "figure")
-
-    return Column(title, cell, drop=drop)
-
-
 def _move(row: Row) -> Cell | None:
     if row["move"] is None:
         return Cell("unknown", "words")
@@ -202,11 +195,11 @@ _COLUMNS = (
     field("QUOTA"),
     field("KEY"),
     field("CLUSTER"),
-    _hours("BUDGET", "hard"),
-    _hours("CREDITS", "credits", drop=3),
-    _hours("SPENT", "spent"),
-    _hours("COMMITTED", "committed", drop=4),
-    _hours("LEFT", "remaining"),
+    hours_column("BUDGET", "hard"),
+    hours_column("CREDITS", "credits", drop=3),
+    hours_column("SPENT", "spent"),
+    hours_column("COMMITTED", "committed", drop=4),
+    hours_column("LEFT", "remaining"),
     field("EXHAUSTS-AT", show=moment, drop=2),
     Column("MOVE", _move),
     field("BEGAN", "start_at", show=moment, wide=True),
@@ -216,11 +209,11 @@ _SPANNING_COLUMNS = (
     field("QUOTA"),
     field("KEY"),
     field("ENDS", "end_at", show=moment, drop=2),
-    _hours("BUDGET", "hard"),
-    _hours("CREDITS", "credits", drop=3),
-    _hours("SPENT", "spent"),
-    _hours("COMMITTED", "committed", drop=4),
-    _hours("LEFT", "remaining"),
+    hours_column("BUDGET", "hard"),
+    hours_column("CREDITS", "credits", drop=3),
+    hours_column("SPENT", "spent"),
+    hours_column("COMMITTED", "committed", drop=4),
+    hours_column("LEFT", "remaining"),
     Column("FIRST-OUT", _first_out, drop=1),
     field("CLUSTERS"),
     field("BEGAN", "start_at", show=moment, wide=True),
