@@ -126,7 +126,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
             "shares": Entry(
                 "cli.quotas.shares",
-                "Each cluster's share of a budget that spans clusters, and how many hours to move so that all shares last equally long.",
+                "Each cluster's share of a budget that spans clusters, and what to move so that all shares last equally long.",
             ),
             "credit": Entry(
                 "cli.quotas.budgets",

@@ -47,7 +47,7 @@ def shares(
         str | None, typer.Argument(metavar="[QUOTA]", help="Only the budgets of this quota.")
     ] = None,
 ) -> None:
-    """Each cluster's share of a budget that spans clusters, and how many hours to move so that all shares last equally long.
+    """Each cluster's share of a budget that spans clusters, and what to move so that all shares last equally long.
 
     Budgets of one quota, key and period in several clusters are one budget, each a share of it. MOVE, in hours, goes by what each
     cluster has spent in this period; nothing is moved to or from one that is not heard of. It is done by the credits that are
