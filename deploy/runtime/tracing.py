@@ -56,8 +56,8 @@ class Tracer:
                 "bursar.part": part, "k8s.cluster.name": cluster,
             }
         )  # fmt: skip
-        exporter = OTLPSpanExporter(f"{url.rstrip('/')}/v1/traces", timeout=REQUEST_SECONDS)
-        self._processor = BatchSpanProcessor(exporter, max_queue_size=QUEUE)
+        self._exporter = OTLPSpanExporter(f"{url.rstrip('/')}/v1/traces", timeout=REQUEST_SECONDS)
+        self._processor = BatchSpanProcessor(self._exporter, max_queue_size=QUEUE)
 
     def tell(
         self,
@@ -92,8 +92,13 @@ class Tracer:
         self._processor.on_end(told)
 
     def close(self) -> None:
-        """Send what waits, for a moment."""
-        self._processor.shutdown()  # type: ignore[no-untyped-call]
+        """Send what waits, for END_SECONDS; what is left then is dropped, and nothing is tried again."""
+        ending = threading.Thread(target=self._processor.shutdown, name="spans", daemon=True)
+        ending.start()
+        ending.join(END_SECONDS)
+        if ending.is_alive():
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]
+            ending.join(END_SECONDS)
 
 
 @asynccontextmanager
@@ -107,10 +112,7 @@ async def tracing(settings: Settings, part: str) -> AsyncIterator[Tracer | None]
     try:
         yield tracer
     finally:
-        # Not in the loop's own threads: the end of the loop would wait for them.
-        ending = threading.Thread(target=tracer.close, name="spans", daemon=True)
-        ending.start()
-        await asyncio.to_thread(ending.join, END_SECONDS)
+        await asyncio.to_thread(tracer.close)
 
 
 def traced(
