@@ -69,6 +69,8 @@ LABELS = (
     "job.after_delete",
     "job.before_claim",
     "job.after_claim",
+    "job.before_group",
+    "job.after_group",
     "job.before_report",
     "job.after_report",
     "job.before_end",

@@ -100,6 +100,8 @@ DECIDED: dict[str, type[Fact]] = vocabulary(
     decisions.DeleteReplica,
     decisions.AdoptReplica,
     decisions.ReleaseReplica,
+    decisions.KeepPodGroup,
+    decisions.EndPodGroup,
     decisions.ReportJob,
     decisions.DeleteJob,
     queues.QueueOrdered,

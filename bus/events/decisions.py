@@ -163,6 +163,8 @@ class CreateReplica(Decision, frozen=True, kw_only=True):
     type: str
     #: How often its slot was tried with this pod, by the attempts that were seen; its name ends in it. 0 = in shadow.
     attempt: int = 0
+    #: The scheduler that starts the job's pods together by its PodGroup; "" = it has none.
+    gang_scheduler: str = ""
 
 
 class DeleteReplica(Decision, frozen=True, kw_only=True):
@@ -197,6 +199,37 @@ class ReleaseReplica(Decision, frozen=True, kw_only=True):
 
     #: The job.
     owner: Owner
+
+
+class KeepPodGroup(Decision, frozen=True, kw_only=True):
+    """Make the PodGroup of a job whose pods start together, or have it say what the job asks for now. Target: the job."""
+
+    wire_type: ClassVar[str] = "decision.keep_pod_group"
+    is_independent: ClassVar[bool] = True
+
+    #: Of which API it is: ``NATIVE``, ``PLUGINS`` or ``VOLCANO`` of :mod:`bus.events.pods`.
+    api: str
+    #: So many pods start together.
+    least: int
+    #: What they request, thousandths of each unit.
+    requests: dict[str, int] = {}
+    #: Where it is volcano's.
+    queue: str = ""
+    priority_class: str = ""
+    #: How long they wait for each other; None = not said.
+    wait_seconds: int | None = None
+    #: Its uid where it is there.
+    group: str = ""
+
+
+class EndPodGroup(Decision, frozen=True, kw_only=True):
+    """Delete the PodGroup of a job that ended, or that is suspended. Target: the PodGroup."""
+
+    wire_type: ClassVar[str] = "decision.end_pod_group"
+    is_independent: ClassVar[bool] = True
+
+    #: The job's uid.
+    job: str
 
 
 class ReportJob(Decision, frozen=True, kw_only=True):

@@ -20,6 +20,8 @@ from bus.events.decisions import (
     Decision,
     DeleteJob,
     DeleteReplica,
+    EndPodGroup,
+    KeepPodGroup,
     ReleaseReplica,
     ReportJob,
     Target,
@@ -28,13 +30,16 @@ from bus.events.pods import Owner
 from projections.cluster import Pod, Service
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.orphans import takes_any
-from reactors.jobs.shape import Job, Pass, Slot
+from reactors.jobs.seeing import gang_of
+from reactors.jobs.shape import GroupStep, Job, Pass, Slot, api_of
 from reactors.jobs.state import JobsState
 from reactors.jobs.steps import (
     ADOPT,
     CREATE,
     DELETE,
     DELETE_JOB,
+    END_GROUP,
+    GROUP,
     RELEASE,
     REPORT,
     SERVICE_MISSING,
@@ -117,6 +122,7 @@ def _steps(
     target = Target(job.kind, job.namespace, job.name, job.uid)
     if is_on:
         yield from _claims(view, tracked, found, expires_us)
+        yield from _group(view, tracked, found, expires_us)
     for slot in found.creates:
         rest = tracked.rests.get(slot.type.lower())
         if rest is not None and now_us < rest.until_us:
@@ -126,7 +132,10 @@ def _steps(
             yield ProposedDecision(
                 verb=CreateReplica, key=f"{job.uid}/{name}", target=target, reason="replica_missing",
                 numbers={"index": slot.index}, expires_us=expires_us,
-                fields={"replica": name, "type": slot.type, "attempt": attempt},
+                fields={
+                    "replica": name, "type": slot.type, "attempt": attempt,
+                    "gang_scheduler": view.gang_scheduler if is_on else "",
+                },
             )  # fmt: skip
     for slot in lone_services(view, found):
         if service_key(slot.name) not in steps:
@@ -198,6 +207,39 @@ def _claims(
                 )  # fmt: skip
 
 
+def _group(
+    view: JobsState, tracked: TrackedJob, found: Pass, expires_us: int
+) -> Iterator[ProposedDecision]:
+    """What becomes of the job's PodGroup."""
+    job, step = tracked.job, found.group
+    if step is None or step.action == "keep":
+        return
+    gang = gang_of(view.state, job, view.gang_scheduler)
+    uid = gang.group.uid if gang.group is not None else ""
+    if step.action == "delete":
+        if END_GROUP not in tracked.steps:
+            yield ProposedDecision(
+                verb=EndPodGroup, key=uid, reason="job_stopped", numbers={}, expires_us=expires_us,
+                target=Target(api_of(gang), job.namespace, job.name, uid), fields={"job": job.uid},
+            )  # fmt: skip
+    elif GROUP not in tracked.steps and not job.is_too_large:
+        reason = "members_changed" if uid else "group_missing"
+        yield ProposedDecision(
+            verb=KeepPodGroup, key=f"{job.uid}/group", reason=reason, numbers={}, expires_us=expires_us,
+            target=Target(job.kind, job.namespace, job.name, job.uid),
+            fields={"api": api_of(gang), "group": uid, **_terms(step)},
+        )  # fmt: skip
+
+
+def _terms(step: GroupStep) -> dict[str, object]:
+    """What a decision says of a PodGroup."""
+    spec = step.spec or {}
+    return {
+        "least": spec["min_member"], "requests": spec["min_resources_milli"], "queue": spec.get("queue", ""),
+        "priority_class": spec.get("priority_class", ""), "wait_seconds": spec.get("schedule_timeout_seconds"),
+    }  # fmt: skip
+
+
 def lone_services(view: JobsState, found: Pass) -> list[Slot]:
     """The services that are missing while their pods are there: those of other slots are made with the pod."""
     if view.mode != "on" or not view.knows_services:
@@ -264,6 +306,10 @@ def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
             return "pod_seen"
         is_idle = tracked.told.status.is_finished or tracked.job.spec.suspend
         return "job_stopped" if is_idle or tracked.job.is_deleting else ""
+    if isinstance(decision, KeepPodGroup):
+        return "" if GROUP in tracked.steps else "group_seen"
+    if isinstance(decision, EndPodGroup):
+        return "" if decision.target.uid in view.state.pod_groups else "gone"
     if isinstance(decision, AdoptReplica | ReleaseReplica):
         return _unclaimed(view, tracked, decision)
     if isinstance(decision, DeleteReplica):

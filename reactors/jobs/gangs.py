@@ -1,27 +1,28 @@
-"""The PodGroup of a job whose pods start together, or what its pods say instead of one. Pure.
+"""The PodGroup of a job whose pods start together. Pure.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/scheduling.go`` and ``control/podgroup_control.go``; docs/jobs.md.
 """
 
 from __future__ import annotations
 
+from bus.events.pods import NATIVE
 from bus.events.workloads import GangSpec, ReplicaSpec
-from bus.sources.podgroups import KOORDINATOR
-from reactors.jobs.shape import Gang, GroupStep, Job
+from reactors.jobs.shape import Gang, GroupStep, Job, Rules, api_of, is_volcano
 
-VOLCANO = "volcano"
 _HELD = ("", "Pending")
 
 
-def is_volcano(gang: Gang) -> bool:
-    """Whether the scheduler is volcano, in any case of letters."""
-    return gang.scheduler.lower() == VOLCANO
+def group_step(job: Job, gang: Gang, rules: Rules) -> GroupStep:
+    """The PodGroup as it should be, and whether its pods have to wait for it.
 
-
-def group_step(job: Job, gang: Gang) -> GroupStep:
-    """The PodGroup as it should be, and whether its pods have to wait for it."""
+    The operator makes the pods beside it, but for volcano's. Bursar makes none before the PodGroup was seen: a scheduler that does
+    not know it yet may take each of them for itself.
+    """
     wanted = job.spec.gang or GangSpec()
     members = job.total if wanted.min_available is None else wanted.min_available
+    if not rules.is_v1:
+        # More than there are would never start.
+        members = min(max(members, 1), job.total)
     least = wanted.min_resources
     if least is None:
         least = _least(job, gang, members)
@@ -31,18 +32,12 @@ def group_step(job: Job, gang: Gang) -> GroupStep:
         spec |= {"queue": queue, "priority_class": wanted.priority_class}
     elif wanted.timeout_s is not None:
         spec |= {"schedule_timeout_seconds": wanted.timeout_s}
-    is_held = is_volcano(gang) and (gang.group is None or gang.group.phase in _HELD)
-    return GroupStep("update" if gang.group else "create", spec, is_held)
-
-
-def notes(job: Job) -> dict[str, str]:
-    """The annotations by which a scheduler starts a job's pods together, without a PodGroup; none where it asks for nothing so."""
-    if job.spec.gang is None:
-        return {}
-    wanted = job.spec.gang.min_available
-    # More than there are would never start.
-    least = job.total if wanted is None else min(max(wanted, 0), job.total)
-    return {f"{KOORDINATOR}name": job.name, f"{KOORDINATOR}min-available": str(least)}
+    if gang.group is None:
+        return GroupStep("create", spec, is_volcano(gang) or not rules.is_v1)
+    is_held = is_volcano(gang) and gang.group.phase in _HELD
+    # Kubernetes' own cannot be changed.
+    is_kept = not rules.is_v1 and (gang.group.least == members or api_of(gang) == NATIVE)
+    return GroupStep("keep" if is_kept else "update", spec, is_held)
 
 
 def _least(job: Job, gang: Gang, members: int) -> dict[str, int]:

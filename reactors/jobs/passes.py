@@ -154,9 +154,9 @@ class _Reconciliation:
         ):
             self._fail()
             return
-        if self.seen.gang is not None:
-            self.found.group = group_step(self.job, self.seen.gang)
-            if self.found.group.is_held:
+        if self.seen.gang is not None and (self.job.total or self.rules.is_v1):
+            self.found.group = group_step(self.job, self.seen.gang, self.rules)
+            if self.found.group.is_held and self.rules.is_v1:
                 return
         self._replicas()
 
@@ -185,13 +185,17 @@ class _Reconciliation:
     def _replicas(self) -> None:
         job, found, kind = self.job, self.found, self.job.kind
         found.skipped = "too_large" if job.is_too_large else ""
+        is_held = found.group is not None and found.group.is_held
         types, counts = {}, dict(self.draft.status.counts)
         for type, spec in job.types:
             those = types[type] = evaluated(job, type, spec, self.pods, self.rules)
             counts[type] = those.counts
-            found.creates += those.missing
+            missing = [] if is_held else those.missing
+            found.creates += missing
+            if len(missing) < len(those.missing):
+                found.skipped = found.skipped or "gang_waits"
             told = [f"Warning {one}" for one in warnings(spec, self.seen.gang)]
-            found.events += told * len(those.missing)
+            found.events += told * len(missing)
             found.removals += [Removal(one, "out_of_range") for one in those.surplus]
             found.removals += [Removal(one, "doubled") for one in those.doubled]
             found.removals += [Removal(one, "failed_retryable") for one in those.failed]
@@ -201,8 +205,10 @@ class _Reconciliation:
             for condition in those.conditions:
                 if condition == "Restarting" or self.rules.is_v1:
                     self.draft.set(condition)
-            missing, surplus = services(job, type, spec.count, self.services, self.rules)
-            found.service_creates += missing
+            lacking, surplus = services(job, type, spec.count, self.services, self.rules)
+            # That of a pod that waits is made with it.
+            waiting = {one.name for one in those.missing} if is_held else set[str]()
+            found.service_creates += [one for one in lacking if one.name not in waiting]
             found.service_removals += surplus
         self.draft.replace(counts=counts)
         if self.draft.status.start_us is None:
@@ -223,7 +229,8 @@ class _Reconciliation:
             self.found.service_removals.append(one.name)
 
     def _end_group(self) -> None:
-        if self.seen.gang is not None:
+        gang = self.seen.gang
+        if gang is not None and (self.rules.is_v1 or gang.group is not None):
             self.found.group = GroupStep("delete")
             self.found.events += ["Normal JobTerminated", "Normal SuccessfulDeletePodGroup"]
 

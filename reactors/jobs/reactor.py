@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.events.clock import ClockTicked
-from bus.events.pods import PodObserved, PodVanished
+from bus.events.pods import PodGroupObserved, PodGroupVanished, PodObserved, PodVanished
 from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.workloads import WorkloadObserved
 from projections.cluster import Pod, Service
@@ -13,7 +13,7 @@ from reactors.engine.contract import Reactor
 from reactors.jobs import NAME
 from reactors.jobs.decide import decide, is_concerned, managed, overtaken
 from reactors.jobs.settings import JobsPolicy, JobsSettings
-from reactors.jobs.shape import KINDS
+from reactors.jobs.shape import GROUPS, KINDS
 from reactors.jobs.state import JobsState
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ def effects(adapters: Adapters) -> Effects:
     """The effector of the steps of jobs."""
     # A question to the reactors needs nobody who acts, and should not pay for the import.
     from reactors.engine.adapters import Effects
+    from reactors.jobs.effectors.keep import PodGroupEffector
     from reactors.jobs.effectors.run import JobEffector
 
-    effector = JobEffector(adapters.cluster)
-    return Effects({verb.wire_type: effector for verb in effector.verbs})
+    jobs, groups = JobEffector(adapters.cluster), PodGroupEffector(adapters.cluster)
+    return Effects({verb.wire_type: one for one in (jobs, groups) for verb in one.verbs})
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
@@ -50,7 +51,7 @@ def run_by(replica: Replica) -> Mapping[str, int]:
 
 reactor = Reactor(
     name=NAME,
-    version=7,
+    version=8,
     policy=JobsPolicy,
     settings=JobsSettings,
     activity="running jobs",
@@ -62,6 +63,8 @@ reactor = Reactor(
         WorkloadObserved,
         ServiceObserved,
         ServiceVanished,
+        PodGroupObserved,
+        PodGroupVanished,
     ),
     is_concerned=is_concerned,
     decide=decide,
@@ -70,5 +73,5 @@ reactor = Reactor(
     effects=effects,
     metrics=figures,
     run_by=run_by,
-    hears_at_once=frozenset({Pod.kind, Service.kind, *KINDS}),
+    hears_at_once=frozenset({Pod.kind, Service.kind, *GROUPS, *KINDS}),
 )

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from bus.events.pods import NATIVE, VOLCANO
 from bus.events.workloads import ReplicaSpec
-from reactors.jobs.gangs import is_volcano
 from reactors.jobs.replicas import EXIT_CODE, replica_name
-from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slot
+from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slot, api_of
 
 #: Where a gang's scheduler reads which pods start together.
 VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
@@ -32,6 +32,8 @@ class PodPlan(msgspec.Struct, frozen=True):
     restart_policy: str
     scheduler_name: str
     environment: dict[str, str]
+    #: The PodGroup of Kubernetes' own API that it names.
+    group: str = ""
 
 
 def pod_plan(
@@ -46,24 +48,31 @@ def pod_plan(
     is_first = job.rules.worker_leads and slot.type == "Worker" and slot.index == 0
     if slot.type == job.leader or (not job.leader and is_first):
         labels[ROLE] = "master"
-    annotations, scheduler = dict[str, str](), spec.scheduler_name
+    annotations, scheduler, group = dict[str, str](), spec.scheduler_name, ""
     if gang is not None:
-        scheduler = scheduler or gang.scheduler
-        if is_volcano(gang):
+        api = api_of(gang)
+        scheduler = scheduler or (gang.scheduler if api != NATIVE else "")
+        if api == VOLCANO:
             annotations = {VOLCANO_GROUP: job.name, VOLCANO_TASK: type}
+        elif api == NATIVE:
+            group = job.name
         else:
             labels[PLUGINS_GROUP] = job.name
     policy = job.policy(spec)
     return PodPlan(
         slot.name, labels, annotations, "Never" if policy == EXIT_CODE else policy, scheduler,
-        environment(job, slot, domain) if has_variables else {},
+        environment(job, slot, domain) if has_variables else {}, group,
     )  # fmt: skip
 
 
 def warnings(spec: ReplicaSpec, gang: Gang | None) -> list[str]:
     """What of the pod template of one type is overwritten, or stands against its gang's scheduler."""
     found = ["SetPodTemplateRestartPolicy"] if spec.template_restart_policy else []
-    if gang is not None and spec.scheduler_name not in ("", gang.scheduler):
+    if (
+        gang is not None
+        and api_of(gang) != NATIVE
+        and spec.scheduler_name not in ("", gang.scheduler)
+    ):
         found.append("SetPodTemplateSchedulerName")
     return found
 

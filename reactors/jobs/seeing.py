@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from projections.cluster import ClusterState, Pod, Service
+from projections.cluster import Change, ClusterState, Pod, Service
+from projections.cluster.pod_terms import PodGroup
 from reactors.jobs.orphans import Orphans, for_free_slots, orphaned_service
 from reactors.jobs.replicas import replica_name
-from reactors.jobs.shape import INDEX, TYPE, Job, SeenPod, SeenService
-from reactors.jobs.steps import TrackedJob, attempt_at, is_of
+from reactors.jobs.shape import INDEX, TYPE, Gang, Group, Job, SeenPod, SeenService, api_of
+from reactors.jobs.steps import END_GROUP, GROUP, TrackedJob, attempt_at, is_of
 
 
 class PodEnd(msgspec.Struct, frozen=True):
@@ -81,3 +82,28 @@ def service_of(state: ClusterState, job: Job, name: str) -> Service | None:
     found = state.services.get(state.named(Service.kind, job.namespace, name))
     is_own = found is not None and found.owner is not None and found.owner.uid == job.uid
     return found if is_own else None
+
+
+def gang_of(state: ClusterState, job: Job, scheduler: str) -> Gang:
+    """The job's PodGroup in the API that the scheduler reads; one that the job does not control is none."""
+    gang = Gang(scheduler, None, {one.name: one.value for one in state.current_classes()})
+    found = state.pod_groups.get(state.named(api_of(gang), job.namespace, job.name))
+    if found is None or found.owner is None or found.owner.uid != job.uid:
+        return gang
+    group = Group(found.phase, found.queue, found.uid, found.least)
+    return msgspec.structs.replace(gang, group=group)
+
+
+def group_seen(jobs: Mapping[str, TrackedJob], change: Change) -> set[str]:
+    """A PodGroup changed: what was decided about it came about. Uids of the jobs."""
+    touched = set[str]()
+    for row in (change.before, change.after):
+        tracked = jobs.get(row.owner.uid) if isinstance(row, PodGroup) and row.owner else None
+        if tracked is None:
+            continue
+        touched.add(tracked.job.uid)
+        tracked.steps.pop(GROUP, None)
+        ending = tracked.steps.get(END_GROUP)
+        if change.after is None and ending is not None and ending.name == change.uid:
+            del tracked.steps[END_GROUP]
+    return touched

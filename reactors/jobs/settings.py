@@ -20,7 +20,8 @@ class JobsPolicy(ReactorPolicy):
     #: ``operator``: as Kubeflow's training operator v1 decides, with its faults; what a shadow beside it should have. ``bursar``:
     #: without them (docs/jobs.md names each).
     rules: Literal["operator", "bursar"] = "operator"
-    #: The scheduler that the operator starts pods together with, as its ``--gang-scheduler-name`` says. "" = none.
+    #: The scheduler that starts a job's pods together by a PodGroup, as the operator's ``--gang-scheduler-name``: ``volcano``, or
+    #: any that reads those of scheduler-plugins; in mode ``on`` also ``kube-scheduler``, by Kubernetes' own. "" = no PodGroups.
     gang_scheduler: str = Field("", max_length=253)
     #: Which jobs are run in mode ``on``. ``marked``: those whose ``runPolicy.managedBy`` is ``bursar.io/jobs``. ``all``: also those
     #: that name nobody, where no operator runs; one of which another program makes a pod is left to it.
@@ -62,10 +63,6 @@ class JobsSettings(BaseModel):
         if self.policy.rules == "operator" and "rules" in self.policy.model_fields_set:
             raise ValueError(
                 "jobs.policy.rules is operator: in mode on Bursar runs jobs by its own rules; leave it out"
-            )
-        if self.policy.gang_scheduler:
-            raise ValueError(
-                "jobs.policy.gang_scheduler is of mode shadow: in mode on no PodGroups are made"
             )
         return self
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from bus.clock import SECOND_US
+from bus.events.pods import NATIVE, PLUGINS, VOLCANO
 from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
 
 #: Why pods are deleted of a job past its limits.
@@ -62,7 +63,13 @@ _KINDS = (
     TrainingKind("JAXJob", "jaxjob-controller", "jax", 6666, ("Worker",), (), "Never"),
 )  # fmt: skip
 
+#: The kinds of PodGroups that are made for jobs.
+GROUPS = frozenset({NATIVE, PLUGINS, VOLCANO})
 KINDS: dict[str, TrainingKind] = {one.kind: one for one in _KINDS}
+
+_VOLCANO = "volcano"
+#: What reads PodGroups of Kubernetes' own API. As no pod names a scheduler so, its own name stays.
+_KUBE = "kube-scheduler"
 
 Ownership = Literal["self", "other", "none"]
 #: What a pod of the kind is labelled with, below ``training.kubeflow.org/``.
@@ -214,6 +221,8 @@ class Group(msgspec.Struct, frozen=True):
 
     phase: str = ""
     queue: str = ""
+    uid: str = ""
+    least: int | None = None
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -222,6 +231,18 @@ class Gang(msgspec.Struct, frozen=True):
     scheduler: str
     group: Group | None = None
     priorities: dict[str, int] = {}
+
+
+def is_volcano(gang: Gang) -> bool:
+    """Whether the scheduler is volcano, in any case of letters."""
+    return gang.scheduler.lower() == _VOLCANO
+
+
+def api_of(gang: Gang) -> str:
+    """Which API's PodGroups its scheduler reads."""
+    if is_volcano(gang):
+        return VOLCANO
+    return NATIVE if gang.scheduler == _KUBE else PLUGINS
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -271,7 +292,8 @@ class Removal(msgspec.Struct, frozen=True):
 class GroupStep(msgspec.Struct, frozen=True):
     """What becomes of a PodGroup. ``spec`` None = it is deleted; ``is_held``: no pod is made before it starts."""
 
-    action: Literal["create", "update", "delete"]
+    #: The operator updates what is there at every look; ``keep``: it says what it should.
+    action: Literal["create", "update", "keep", "delete"]
     spec: dict[str, object] | None = None
     is_held: bool = False
 
@@ -287,7 +309,7 @@ class Pass(msgspec.Struct, kw_only=True):
     """What follows from one look at a job."""
 
     #: Why nothing was looked at: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``invalid_name``,
-    #: ``doubled_type`` or ``outstanding``; ``too_large``: all was but what is missing; "" = it was.
+    #: ``doubled_type`` or ``outstanding``; ``too_large`` and ``gang_waits``: all was but what is missing; "" = it was.
     skipped: str = ""
     creates: list[Slot] = []
     removals: list[Removal] = []

@@ -21,11 +21,13 @@ from bus.events.decisions import (
     DeleteJob,
     DeleteReplica,
     EffectSettled,
+    EndPodGroup,
+    KeepPodGroup,
     ReleaseReplica,
     ReportJob,
 )
 from bus.events.observations import ObjectsListed
-from bus.events.pods import PodsListed, PodState
+from bus.events.pods import PodGroupObserved, PodGroupVanished, PodsListed, PodState
 from bus.events.policies import Mode, PolicyChanged
 from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
@@ -36,8 +38,9 @@ from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
 from reactors.jobs.agreements import Agreement, Agreements, Difference, SavedAgreements
 from reactors.jobs.orphans import Orphans, service_seen, takes
-from reactors.jobs.seeing import PodEnd, around, job_pods, service_of
+from reactors.jobs.seeing import PodEnd, around, gang_of, group_seen, job_pods, service_of
 from reactors.jobs.shape import (
+    GROUPS,
     KINDS,
     LIMIT_REACHED,
     UNSEEN_US,
@@ -50,6 +53,7 @@ from reactors.jobs.steps import (
     CREATE,
     DELETE,
     DELETE_JOB,
+    GROUP,
     REPORT,
     REST_US,
     SERVICE,
@@ -90,7 +94,7 @@ class JobsState(Part):
     reads: ClassVar[tuple[type[Fact], ...]] = (
         PodState, PodsListed, ObjectsListed, WorkloadObserved, WorkloadVanished, ClockTicked,
         PolicyChanged, CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob, EffectSettled,
-        ServiceObserved, ServiceVanished,
+        ServiceObserved, ServiceVanished, KeepPodGroup, EndPodGroup, PodGroupObserved, PodGroupVanished,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
@@ -125,6 +129,8 @@ class JobsState(Part):
                 self.touched |= service_seen(self.state, self.jobs, change)
             elif change.kind in KINDS:
                 self._workload(change, fact, event.time_us)
+            elif change.kind in GROUPS:
+                self.touched |= group_seen(self.jobs, change)
         if isinstance(fact, ClockTicked):
             self._expire(event.time_us)
         elif isinstance(fact, PodsListed):
@@ -132,6 +138,8 @@ class JobsState(Part):
         elif isinstance(fact, ObjectsListed) and fact.kind == Service.kind:
             self.knows_services |= not fact.until
             self._listed(SERVICE, fact, event.time_us)
+        elif isinstance(fact, ObjectsListed) and fact.kind in GROUPS:
+            self._listed(GROUP, fact, event.time_us)
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self._policy(fact, event.time_us)
         elif isinstance(fact, Decision) and fact.reactor == NAME:
@@ -315,18 +323,15 @@ class JobsState(Part):
     # questions
 
     def seen(self, uid: str) -> Seen:
-        """What is known around a job. Its PodGroup is not watched: a group whose job has pods has begun."""
+        """What is known around a job. In shadow a PodGroup whose job has pods has begun."""
         tracked, is_on = self.jobs[uid], self.mode == "on"
         orphans = self.orphans if is_on and takes(self.state, self.jobs, tracked) else None
         pods, services = around(self.state, tracked, self.ends, orphans)
-        group = Group("Running") if pods else None
-        gang = Gang(self.gang_scheduler, group) if self.gang_scheduler else None
+        gang = None
+        if self.gang_scheduler:
+            gang = Gang(self.gang_scheduler, Group("Running") if pods else None)
+            gang = gang_of(self.state, tracked.job, self.gang_scheduler) if is_on else gang
         return Seen(
-            pods,
-            services,
-            outstanding(tracked.steps),
-            gang,
-            tracked.replaced,
-            tracked.is_elsewhere,
+            pods, services, outstanding(tracked.steps), gang, tracked.replaced, tracked.is_elsewhere,
             tracked.is_over_limits,
-        )
+        )  # fmt: skip

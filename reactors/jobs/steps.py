@@ -25,6 +25,8 @@ from bus.events.decisions import (
     DeleteJob,
     DeleteReplica,
     EffectSettled,
+    EndPodGroup,
+    KeepPodGroup,
     ReleaseReplica,
     ReportJob,
 )
@@ -42,6 +44,8 @@ MOST_REPORTS = 8
 CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
 #: That an object gets the job as its controller, or loses it.
 ADOPT, RELEASE = "adopt", "release"
+#: Of a job's PodGroup.
+GROUP, END_GROUP = "group", "end_group"
 #: A service that is made with a pod, or by itself where it is missing for one (:data:`SERVICE_MISSING`).
 SERVICE, SERVICE_MISSING = "service", "service_missing"
 
@@ -74,7 +78,7 @@ class Rest(msgspec.Struct, frozen=True):
 
 class TrackedJob(msgspec.Struct):
     """A training job. ``steps`` by ``create/<pod>``, ``service/<slot>``, ``delete/<uid>``, ``adopt/<uid>``, ``release/<uid>``,
-    ``report`` and ``delete_job``.
+    ``group``, ``end_group``, ``report`` and ``delete_job``.
     """
 
     job: Job
@@ -181,6 +185,10 @@ def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] 
     if isinstance(decision, AdoptReplica | ReleaseReplica):
         what = ADOPT if isinstance(decision, AdoptReplica) else RELEASE
         return f"{what}/{decision.target.uid}", Step(what, name, "", at_us, decision=id)
+    if isinstance(decision, KeepPodGroup):
+        return GROUP, Step(GROUP, decision.group, "", at_us, decision=id)
+    if isinstance(decision, EndPodGroup):
+        return END_GROUP, Step(END_GROUP, decision.target.uid, "", at_us, decision=id)
     if isinstance(decision, ReportJob):
         return REPORT, _reported(decision, before.get(REPORT))
     if isinstance(decision, DeleteJob):
@@ -190,7 +198,7 @@ def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] 
 
 def job_uid(decision: Decision) -> str:
     """The job whose step a decision is."""
-    if isinstance(decision, DeleteReplica):
+    if isinstance(decision, DeleteReplica | EndPodGroup):
         return decision.job
     if isinstance(decision, AdoptReplica | ReleaseReplica):
         return decision.owner.uid

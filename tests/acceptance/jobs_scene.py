@@ -1,10 +1,16 @@
 """What a test sees of training jobs and their pods on a real API server, and does to them."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 from tests.cluster.api import MERGE, eventually
 from tests.cluster.training import job, path_of
 
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -60,3 +66,36 @@ class Scene:
             return condition in true and status
 
         return eventually(holds, seconds=60)
+
+
+class Up:
+    """`bursar up` as the account that acts, in one data folder."""
+
+    def __init__(self, plane, folder):
+        self.folder = folder
+        token = plane.kubectl("create", "token", "bursar-actor", "--namespace=bursar-system")
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token.strip()))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
+        self.environment = clean | {
+            "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "BURSAR_JOBS__MODE": "on",
+            "BURSAR_JOBS__POLICY__RUNS": "all",
+        }  # fmt: skip
+        self.process = None
+
+    def start(self):
+        with (self.folder / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [Path(sys.executable).with_name("bursar"), "up", "--data", self.folder / "data"],
+                env=self.environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self):
+        """Ends it, and the bus that it started, as the loss of their machine does."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def asks(self, *arguments):
+        """What a command of it says."""
+        command = [Path(sys.executable).with_name("bursar"), *arguments, "--data", self.folder / "data"]  # fmt: skip
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True).stdout

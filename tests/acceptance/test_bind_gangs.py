@@ -13,15 +13,10 @@ from bus.sources.catalogue import POD_GROUPS
 from tests.acceptance import binding
 from tests.acceptance.binding import NODES_PATH, Scene
 from tests.cluster import build
-from tests.cluster.plane import ControlPlane
+from tests.cluster.plane import GANG_FLAGS, ControlPlane
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(290)]
 
-#: Release 1.36 serves native PodGroups so.
-FLAGS = (
-    "--feature-gates=GenericWorkload=true,GangScheduling=true",
-    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-)
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 NOTED = "gang.scheduling.koordinator.sh/"
 #: Six gangs of four pods of two cores; at first there is room for four of them.
@@ -35,7 +30,7 @@ def plane(tmp_path):
     if reason := build.missing():
         pytest.skip(f"no control plane: {reason}")
     none = {"controllers": False, "scheduler": False, "simulator": False}
-    with ControlPlane(tmp_path / "plane", apiserver_flags=FLAGS, **none) as running:
+    with ControlPlane(tmp_path / "plane", apiserver_flags=GANG_FLAGS, **none) as running:
         yield running
 
 

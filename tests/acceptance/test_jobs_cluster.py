@@ -4,57 +4,17 @@ A TFJob loses a worker to a kill and one to its node, a PyTorchJob has its maste
 killed while pods are being made and while they fail. No slot ever has two live pods, and each job ends as it should.
 """
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.acceptance.jobs_scene import PODS, Scene
+from tests.acceptance.jobs_scene import MANIFESTS, PODS, Scene, Up
 from tests.cluster.api import MERGE, eventually
 from tests.cluster.training import CRDS, job, path_of
 
 pytestmark = [
     pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(240),
 ]  # fmt: skip
-
-MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
-
-
-class Up:
-    """`bursar up` as the account that acts, in one data folder."""
-
-    def __init__(self, plane, folder):
-        self.folder = folder
-        token = plane.kubectl("create", "token", "bursar-actor", "--namespace=bursar-system")
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token.strip()))
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
-        self.environment = clean | {
-            "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "BURSAR_JOBS__MODE": "on",
-            "BURSAR_JOBS__POLICY__RUNS": "all",
-        }  # fmt: skip
-        self.process = None
-
-    def start(self):
-        with (self.folder / "up.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [Path(sys.executable).with_name("bursar"), "up", "--data", self.folder / "data"],
-                env=self.environment, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-
-    def kill(self):
-        """Ends it, and the bus that it started, as the loss of their machine does."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def asks(self, *arguments):
-        """What a command of it says."""
-        command = [Path(sys.executable).with_name("bursar"), *arguments, "--data", self.folder / "data"]  # fmt: skip
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True).stdout
 
 
 @pytest.fixture

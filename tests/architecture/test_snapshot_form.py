@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "a4bc70dd90ac596f",
+    "versions": "c3cd6d70435bb7d8",
     "reactors": "cedf4b4c9ea1cbfd",
     "admission": "f08d3eb429061ce4",
 }

@@ -33,6 +33,12 @@ START_SECONDS = 240
 WAITS = 100
 """Generous: 3 s on an idle machine, but a test machine may be anything but idle."""
 
+#: With these of the API server, and the first of the scheduler, release 1.36 has native PodGroups.
+GANG_FLAGS = (
+    "--feature-gates=GenericWorkload=true,GangScheduling=true",
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+)
+
 
 class ControlPlane:
     """One cluster, from `start()` to `stop()` or as a context manager.

@@ -21,6 +21,7 @@ from bus.clock import SystemClock
 from bus.errors import ClusterUnavailableError, NotFoundError
 from bus.events import VOCABULARY
 from bus.events.decisions import Cull, Restore, Warn, Withdraw
+from bus.events.pods import NATIVE, VOLCANO
 from bus.events.vocabulary import read
 from bus.kube.client import Access, connect
 from bus.kube.client.refusals import resource_at
@@ -43,6 +44,8 @@ from reactors.effectors.events import Recorder
 from reactors.effectors.evict import EvictEffector
 from reactors.effectors.quota_status import Status, StatusWriter
 from reactors.effectors.release import Starter
+from reactors.jobs.effectors.groups import VERSIONS, collection
+from reactors.jobs.effectors.keep import PodGroupEffector
 from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.effectors.run import JobEffector
 from reactors.scheduling import reservation_rules
@@ -62,6 +65,7 @@ from reactors.webhook.registration import (
 from tests.bus.sources.records import record
 from tests.cluster import notebooks, test_cull, test_evict, training
 from tests.cluster.api import MERGE, Api, ApiError, eventually
+from tests.cluster.plane import GANG_FLAGS
 from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
 from tests.reactors.cluster import START_US
 from tests.reactors.effectors.written import World
@@ -73,13 +77,19 @@ MANIFESTS = pathlib.Path(__file__).parents[2] / "deploy" / "manifests"
 CRDS = pathlib.Path(__file__).parent / "crds"
 #: Of every answer: by which flow schema it was let in.
 FLOW = "X-Kubernetes-PF-FlowSchema-UID"
+GROUP_OF_A_TENANT = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "metadata": {"name": "mine"},
+    "spec": {"minMember": 1},
+}
 KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
 
 
 @pytest.fixture
 def plane(start_plane):
     """An API server with our manifests, and the kinds that they are about."""
-    plane = start_plane()
+    plane = start_plane(apiserver_flags=GANG_FLAGS)
     jobs = MANIFESTS / "training"
     for path in (MANIFESTS / "crds", MANIFESTS / "rbac", jobs, CRDS):
         plane.kubectl("apply", "--server-side", "-f", str(path))
@@ -156,7 +166,9 @@ async def tell(plane, cluster):
     return [one.result for one in written], world.recorder.counts
 
 
-RAN = {kind: ["done"] * 6 for kind in LAYOUTS}
+RAN = {kind: ["done"] * 6 for kind in LAYOUTS} | {
+    api: ["done"] * (3 if api == NATIVE else 4) for api in VERSIONS
+}
 KEPT = ("Available", "node-1", {"cpu": 4000})
 SCHEDULED = (
     ["bound", "bound", "selected", "bound", "bound", KEPT, "Failed", [], ""], {"written": 2},
@@ -259,6 +271,22 @@ async def run_jobs(plane, cluster):
     return outcomes
 
 
+async def keep_groups(plane, cluster):
+    """What running a job does with PodGroups of each API: made, twice, changed where they can be, and deleted."""
+    effector, outcomes = PodGroupEffector(cluster), {}
+    body = training.job("gang", "TFJob")
+    found = plane.api.request("POST", training.path_of("TFJob"), body)
+    for api, versions in VERSIONS.items():
+        path = f"{collection(api, versions[-1], 'default')}/gang"
+        done = [(await effector.act(training.keep(found, api)))[0] for _ in range(2)]
+        uid = plane.api.request("GET", path)["metadata"]["uid"]
+        if api != NATIVE:
+            done.append((await effector.act(training.keep(found, api, uid, 3)))[0])
+            assert plane.api.request("GET", path)["spec"]["minMember"] == 3
+        outcomes[api] = [*done, (await effector.act(training.end_group(found, api, uid)))[0]]
+    return outcomes
+
+
 def claimed(plane):
     """A claim whose volume is to be made for a pod."""
     path = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -286,7 +314,7 @@ async def everything(plane, cluster):
     )
     evicted = await EvictEffector(cluster).act(test_evict.decision(pod))
     scheduled = await schedule(plane, cluster)
-    ran = await run_jobs(plane, cluster)
+    ran = await run_jobs(plane, cluster) | await keep_groups(plane, cluster)
     starter = Starter(cluster)
     waits = [kind for kind in GOVERNED if kind.queues]
     started = {(await starter.start(kind, "default", "none", "u")).result for kind in waits}
@@ -469,8 +497,9 @@ def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
     actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
 
     def said(method, path, body=None):
+        content_type = MERGE if method == "PATCH" else "application/json"
         try:
-            return actor.request(method, path, body)["kind"]
+            return actor.request(method, path, body, content_type=content_type)["kind"]
         except ApiError as error:
             return str(error)
 
@@ -479,10 +508,20 @@ def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
     owned = {"name": "own", "ownerReferences": [owner]}
     labels = {"training.kubeflow.org/job-name": "train"}
     spec = waits_for_a_node("x")["spec"]
-    assert "no pods and services but" in said("POST", pods, waits_for_a_node("bare"))
-    assert "no pods and services but" in said("POST", pods, {"metadata": owned, "spec": spec})
-    assert "no pods and services but" in said("DELETE", f"{pods}/mine")
-    assert "no pods and services but" in said("DELETE", f"{services}/kubernetes")
+    assert "no pods, services and PodGroups but" in said("POST", pods, waits_for_a_node("bare"))
+    assert "no pods, services and PodGroups but" in said(
+        "POST", pods, {"metadata": owned, "spec": spec}
+    )
+    assert "no pods, services and PodGroups but" in said("DELETE", f"{pods}/mine")
+    assert "no pods, services and PodGroups but" in said("DELETE", f"{services}/kubernetes")
+    groups = collection(VOLCANO, "v1beta1", "default")
+    plane.api.request("POST", groups, GROUP_OF_A_TENANT)
+    patch = {"spec": {"minMember": 99}}
+    assert "no pods, services and PodGroups but" in said("POST", groups, GROUP_OF_A_TENANT)
+    assert "no pods, services and PodGroups but" in said("DELETE", f"{groups}/mine")
+    assert "no pods, services and PodGroups but" in said("PATCH", f"{groups}/mine", patch)
+    taken = {"metadata": owned | {"name": "mine", "labels": labels}}
+    assert "nothing of a PodGroup but its spec" in said("PATCH", f"{groups}/mine", taken)
     assert "that has not ended" in said("DELETE", f"{training.path_of('TFJob')}/train")
     assert "Pod" == said("POST", pods, {"metadata": owned | {"labels": labels}, "spec": spec})
 

@@ -7,6 +7,8 @@ from bus.events.decisions import (
     CreateReplica,
     DeleteJob,
     DeleteReplica,
+    EndPodGroup,
+    KeepPodGroup,
     ReportJob,
     Target,
 )
@@ -50,6 +52,17 @@ def adopt(found, service):
     target = Target("Service", meta["namespace"], meta["name"], meta["uid"])
     owner = Owner(found["kind"], job["name"], job["uid"])
     return _step(AdoptReplica, found, meta["uid"], target=target, owner=owner)
+
+
+def keep(found, api, group="", least=2):
+    key = f"{api}/{group}/{least}"
+    return _step(KeepPodGroup, found, key, api=api, least=least, requests={"cpu": 500}, group=group)
+
+
+def end_group(found, api, group):
+    meta = found["metadata"]
+    target = Target(api, meta["namespace"], meta["name"], group)
+    return _step(EndPodGroup, found, group, target=target, job=meta["uid"])
 
 
 def report(found, *types):

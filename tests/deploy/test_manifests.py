@@ -3,11 +3,13 @@
 import pytest
 import yaml
 
+from bus.events.pods import NATIVE
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.contract import resource_of
 from bus.sources.catalogue import SOURCES
 from deploy.commands import rights
 from deploy.settings.admission import AdmissionSettings
+from reactors.jobs.effectors.groups import VERSIONS
 from reactors.jobs.shape import KINDS
 from reactors.webhook.proof import NAMESPACE
 from tests.deploy.manifests import ACTING, FILES, FOLDER, OBJECTS, ROLES, granted
@@ -79,7 +81,7 @@ def test_the_queue_may_patch_what_waits_and_nothing_else():
     assert granted("bursar-queue") == queueing
 
 
-def test_running_jobs_needs_their_pods_and_services_their_status_and_their_end():
+def test_running_jobs_needs_their_pods_services_and_podgroups_their_status_and_their_end():
     """And nothing of it comes with the folder of the other roles: who makes pods can run anything."""
     jobs = {resource_of(kind.path) for kind in GOVERNED if kind.kind in KINDS}
     wanted = {
@@ -88,6 +90,10 @@ def test_running_jobs_needs_their_pods_and_services_their_status_and_their_end()
     wanted |= {(one, verb) for one in jobs for verb in ("get", "delete")}
     wanted |= {(f"{one}/status", "patch") for one in jobs}
     wanted |= {("events.events.k8s.io", "create")}
+    for api in VERSIONS:
+        # Kubernetes' own cannot be changed.
+        verbs = {"get", "create", "delete"} | ({"patch"} if api != NATIVE else set())
+        wanted |= {(f"podgroups.{api.removeprefix('PodGroup.')}", verb) for verb in verbs}
 
     assert granted("bursar-jobs") == wanted
     assert not any(one.stem == "jobs" for one in FOLDER.glob("rbac/*.yaml"))

@@ -16,7 +16,9 @@ from bus.events.decisions import (
     Decision,
     DeleteJob,
     EffectSettled,
+    EndPodGroup,
     Evict,
+    KeepPodGroup,
     NoticeSettled,
     ReleaseReplica,
     ReportJob,
@@ -99,6 +101,8 @@ def _is_meant(decision: Decision, name: str) -> bool:
         kind, _, asker = decision.beneficiary.partition(" ")
         if name in (asker, f"{kind}/{asker}"):
             return True
+    if isinstance(decision, EndPodGroup) and name == decision.job:
+        return True
     if isinstance(decision, AdoptReplica | ReleaseReplica):
         # Also of the job.
         owner = f"{target.namespace}/{decision.owner.name}"
@@ -114,6 +118,8 @@ def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
         numbers += f"; makes room for {decision.beneficiary}"
     if isinstance(decision, CreateReplica):
         numbers = f"{decision.replica}; {numbers}"
+    if isinstance(decision, KeepPodGroup):
+        numbers = f"{decision.api}; least={decision.least}"
     if isinstance(decision, ReportJob | DeleteJob) and decision.events:
         numbers = "; ".join(filter(None, (numbers, f"events {', '.join(decision.events)}")))
     shadow = ", in shadow: nothing is done" if decision.is_shadow else ""

@@ -34,6 +34,7 @@ _SHOW = (
 )  # fmt: skip
 #: Of a job of more pods the variables are left out: those of each name all the others.
 MOST_TOLD = 500
+_GROUP_STEPS = {"create": "create", "update": "change", "keep": "", "delete": "delete"}
 _RESULTS = ("agreed", "missed", "unforeseen")
 _AGREEMENT = ("cluster", "step", *_RESULTS)
 _DIFFERENCES = ("at", "namespace", "job", "step", "what", "result", "cluster")
@@ -211,10 +212,17 @@ def _listed(
     return {
         "namespace": job.namespace, "name": job.name, "kind": job.kind, "state": phase(job.status),
         "pods": f"{sum(one.active for one in counts)}/{job.total}", "replaced": tracked.replaced,
-        "due": found.skipped or found.error or ", ".join(due) or "none",
+        "due": found.error or _waits(found.skipped, due),
         "deadline_at": None if left_us is None else format_stamp(now_us + left_us), "uid": uid,
         "cluster": cluster, "run_by": runner(view, tracked, policy),
     }  # fmt: skip
+
+
+def _waits(skipped: str, due: list[str]) -> str:
+    """The steps that are due, or why there are none."""
+    if skipped == "gang_waits":
+        return ", ".join([skipped, *due])
+    return skipped or ", ".join(due) or "none"
 
 
 def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[dict[str, Any]]:
@@ -223,7 +231,7 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     from reactors.jobs.rendezvous import pod_plan
     from reactors.jobs.replicas import replica_name
     from reactors.jobs.shape import Slot
-    from reactors.jobs.steps import ADOPT, service_key
+    from reactors.jobs.steps import ADOPT, GROUP, service_key
 
     job, seen, found = view.jobs[uid].job, view.seen(uid), needed(view, uid, now_us, policy)
     phases = {one.name: "Terminating" if one.is_deleting else one.phase for one in seen.pods}
@@ -264,6 +272,10 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
             _beside(pod.name, pod.type, pod.index, steps.get(pod.name, ""), phases[pod.name])
         )
     tracked = view.jobs[uid]
+    if view.mode == "on" and found.group is not None and seen.gang is not None:
+        step = _step(tracked, GROUP, _GROUP_STEPS[found.group.action])
+        phase = seen.gang.group.phase if seen.gang.group is not None else ""
+        rows.append(_beside(f"podgroup/{job.name}", "", "", step, phase))
     refused = {one.name: key for key, one in tracked.steps.items() if one.step == ADOPT}
     for name, key in sorted(refused.items()):
         if tracked.steps[key].message and name not in shown:

@@ -15,17 +15,16 @@ import msgspec
 
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import ObservationError
-from bus.events.decisions import ReportJob, Target
+from bus.events.decisions import CreateReplica, ReportJob, Target
 from bus.events.pods import Owner
 from bus.events.workloads import Condition, ReplicaCounts
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.records import Metadata
-from bus.sources.podgroups import gang_terms
+from bus.sources.podgroups import KOORDINATOR, gang_terms
 from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
-from reactors.jobs.gangs import notes
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
-from reactors.jobs.shape import INDEX, ROLE, TYPE, Job, Slot, Status, selects
+from reactors.jobs.shape import INDEX, ROLE, TYPE, Gang, Job, Slot, Status, selects
 from reactors.jobs.steps import has_place, us
 
 Json = dict[str, Any]
@@ -107,13 +106,18 @@ def check_template(found: Mapping[str, Any], job: Job, type: str) -> None:
         raise ObservationError(f"the template of {type}: {error}") from None
 
 
-def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str) -> Json:
-    """The pod ``name`` of one slot of the job that was read as ``found``."""
-    plan = pod_plan(job, slot, None)
+def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica) -> Json:
+    """The pod that was decided for one slot of the job that was read as ``found``."""
+    gang = Gang(decision.gang_scheduler) if decision.gang_scheduler else None
+    plan = pod_plan(job, slot, gang)
     template = _template(found, job, slot)
     said = template.get("metadata") or {}
     spec = dict(template.get("spec") or {})
     spec["restartPolicy"] = plan.restart_policy
+    if plan.scheduler_name:
+        spec["schedulerName"] = plan.scheduler_name
+    if plan.group:
+        spec["schedulingGroup"] = {"podGroupName": plan.group}
     # The variables of TensorFlow are those of the container that trains; those of the other kinds are for all.
     only = job.rules.container if job.kind == "TFJob" else ""
     for part in ("initContainers", "containers"):
@@ -123,21 +127,31 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str
                 for one in spec[part]
             ]
     labels = {**(said.get("labels") or {}), **plan.labels}
-    annotations = {**(said.get("annotations") or {}), MADE_BY: decision}
-    if gang_terms(_group(spec), labels, annotations) is None:
-        annotations |= notes(job)
+    annotations = {**(said.get("annotations") or {}), **plan.annotations, MADE_BY: decision.id}
+    if gang is None and gang_terms(_group(spec), labels, annotations) is None:
+        annotations |= _notes(job)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name,
+            "name": decision.replica,
             "namespace": job.namespace,
             "labels": labels,
             "annotations": annotations,
-            "ownerReferences": [_owner(found, job)],
+            "ownerReferences": [reference(found, job)],
         },
         "spec": spec,
     }
+
+
+def _notes(job: Job) -> dict[str, str]:
+    """The annotations by which a scheduler starts a job's pods together, without a PodGroup; none where it asks for nothing so."""
+    if job.spec.gang is None:
+        return {}
+    wanted = job.spec.gang.min_available
+    # More than there are would never start.
+    least = job.total if wanted is None else min(max(wanted, 0), job.total)
+    return {f"{KOORDINATOR}name": job.name, f"{KOORDINATOR}min-available": str(least)}
 
 
 def _group(spec: Mapping[str, Any]) -> str | None:
@@ -159,7 +173,7 @@ def service(found: Mapping[str, Any], job: Job, slot: Slot, decision: str) -> Js
             "namespace": job.namespace,
             "labels": labels,
             "annotations": {MADE_BY: decision},
-            "ownerReferences": [_owner(found, job)],
+            "ownerReferences": [reference(found, job)],
         },
         "spec": {"clusterIP": "None", "selector": labels, "ports": _ports(found, job, slot)},
     }
@@ -190,7 +204,7 @@ def adopted(
     is_there = has_place(told, labels.get(TYPE, ""), labels.get(INDEX, ""))
     if not (is_there and told.selects(labels)):
         return None, "it has not the labels of the job"
-    return [*owners, _owner(job, told)], ""
+    return [*owners, reference(job, told)], ""
 
 
 def released(found: Mapping[str, Any], owner: Owner) -> tuple[list[Json] | None, str]:
@@ -278,7 +292,8 @@ def _ports(found: Mapping[str, Any], job: Job, slot: Slot) -> Sequence[Json]:
     return ports
 
 
-def _owner(found: Mapping[str, Any], job: Job) -> Json:
+def reference(found: Mapping[str, Any], job: Job) -> Json:
+    """The reference by which the job that was read controls what is made for it."""
     return {
         "apiVersion": api_version(found), "kind": job.kind,
         "name": job.name, "uid": job.uid, "controller": True,

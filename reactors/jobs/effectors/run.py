@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 from bus.crashpoints import crashpoint
 from bus.errors import (
@@ -37,15 +35,12 @@ from bus.events.decisions import (
     DeleteReplica,
     ReleaseReplica,
     ReportJob,
-    Result,
 )
 from reactors.jobs.effectors import bodies, notices
+from reactors.jobs.effectors.making import DONE, NAMESAKE, Json, Objects, Outcome, is_of, made
 from reactors.jobs.replicas import replica_name
-from reactors.jobs.shape import INDEX, JOB, TYPE, Slot, Status
+from reactors.jobs.shape import Slot, Status
 from reactors.jobs.steps import SERVICE_MISSING, is_same
-
-Json = dict[str, Any]
-Outcome = tuple[Result, str]
 
 #: Looks at a job that changes under our hands, before it waits for the next round.
 ATTEMPTS = 3
@@ -53,37 +48,12 @@ ATTEMPTS = 3
 LONGEST = 500
 #: Why a pod is deleted to be made again: its service stays.
 REPLACED = frozenset({"failed_retryable", "doubled"})
-#: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
-#: Of what stands behind such a word nobody can tell the value from the reason.
-_VALUES = re.compile(r"(\bvalue: ).*", re.DOTALL)
-DONE: Outcome = ("done", "")
-NAMESAKE: Outcome = ("gone", "another object has this name")
 #: Why an Event is not written: the right to is missing, the namespace ends, the API server is away or takes none.
 _UNTOLD = (
     ClusterUnavailableError, ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError,
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
-
-
-class Objects(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
-
-    async def get(self, path: str) -> Json:
-        """The object at ``path``."""
-        ...
-
-    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """A new object in the collection at ``path``."""
-        ...
-
-    async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
-        """JSON merge patch of the object at ``path``."""
-        ...
-
-    async def delete(self, path: str, *, uid: str) -> Json:
-        """Delete the object at ``path`` if it still has this uid."""
-        ...
 
 
 class JobEffector:
@@ -132,42 +102,18 @@ class JobEffector:
         core = f"/api/v1/namespaces/{job.namespace}"
         crashpoint("job.before_create")
         body = bodies.service(found, job, slot, decision.id)
-        taken = await self._made(f"{core}/services", body, job.uid)
+        taken = await made(self._cluster, f"{core}/services", body, job.uid)
         if taken:
             return "refused", f"the service {slot.name} {taken}"
         crashpoint("job.after_service")
         if decision.reason == SERVICE_MISSING:
             return DONE
-        body = bodies.pod(found, job, slot, decision.replica, decision.id)
-        taken = await self._made(f"{core}/pods", body, job.uid)
+        body = bodies.pod(found, job, slot, decision)
+        taken = await made(self._cluster, f"{core}/pods", body, job.uid)
         if taken:
             return "refused", f"the pod {decision.replica} {taken}"
         crashpoint("job.after_create")
         return DONE
-
-    async def _made(self, collection: str, body: Json, owner: str) -> str:
-        """Make an object, unless it is there; what is wrong with another that has its name, "" = nothing."""
-        try:
-            await self._cluster.create(collection, body)
-        except ConflictError:
-            return await self._taken(f"{collection}/{body['metadata']['name']}", body, owner)
-        except (RequestRefusedError, PermissionDeniedError) as error:
-            message = _VALUES.sub(r"\1…", error.message)
-            raise type(error)(**{**error.fields, "message": message}) from None
-        return ""
-
-    async def _taken(self, path: str, body: Json, owner: str) -> str:
-        try:
-            there = await self._cluster.get(path)
-        except NotFoundError:
-            raise ConflictError(reason="Gone", message=path) from None
-        if not _is_of(there, owner):
-            return "belongs to somebody else"
-        if there["metadata"].get("deletionTimestamp"):
-            raise ConflictError(reason="Terminating", message=path)
-        labels, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
-        is_there = all(labels.get(name) == wanted[name] for name in (JOB, TYPE, INDEX))
-        return "" if is_there else "is in another place of the job"
 
     async def _delete(self, decision: DeleteReplica) -> Outcome:
         target = decision.target
@@ -187,7 +133,7 @@ class JobEffector:
         path = f"{core}/services/{slot}"
         try:
             there = await self._cluster.get(path)
-            if _is_of(there, decision.job):
+            if is_of(there, decision.job):
                 await self._cluster.delete(path, uid=there["metadata"]["uid"])
         except (NotFoundError, ConflictError):
             return
@@ -283,9 +229,3 @@ class JobEffector:
     def _path(self, decision: Decision) -> str:
         target = decision.target
         return bodies.job_path(target.kind, target.namespace, target.name)
-
-
-def _is_of(found: Json, owner: str) -> bool:
-    """Whether an object's controller has this uid."""
-    references = found["metadata"].get("ownerReferences") or ()
-    return any(one.get("controller") and one.get("uid") == owner for one in references)

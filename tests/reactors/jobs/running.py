@@ -10,7 +10,8 @@ from bus import crashpoints
 from bus.errors import ConflictError, NotFoundError
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
-from bus.sources.catalogue import PODS, SERVICES, WORKLOADS
+from bus.sources.catalogue import POD_GROUPS, PODS, SERVICES, WORKLOADS
+from reactors.jobs.effectors.keep import PodGroupEffector
 from reactors.jobs.effectors.run import JobEffector
 from reactors.jobs.reactor import reactor
 from reactors.jobs.settings import JobsPolicy, JobsSettings
@@ -46,13 +47,16 @@ def job(name="train", kind="TFJob", replicas=None, marked=True, **policy):
 
 
 class ApiServer:
-    """Objects by path. ``changes``: what a watch says, until it is read. ``refuses`` raises before a pod is made."""
+    """Objects by path. ``changes``: what a watch says, until it is read. ``refuses`` raises before a pod is made.
+
+    ``lacks``: how paths of APIs begin that it does not serve.
+    """
 
     def __init__(self, clock_s):
         self.clock_s = clock_s
         self.objects, self.changes = {}, []
         self.made, self.writes = Counter(), Counter()
-        self.refuses = None
+        self.refuses, self.lacks = None, ()
         self._versions = itertools.count(1)
 
     def of(self, part):
@@ -68,6 +72,8 @@ class ApiServer:
     async def create(self, path, body):
         name = body["metadata"]["name"]
         part = path.rpartition("/")[2]
+        if any(path.startswith(one) for one in self.lacks):
+            raise NotFoundError(message=path)
         if f"{path}/{name}" in self.objects:
             raise ConflictError(reason="AlreadyExists", message=name)
         if self.refuses is not None and part == "pods":
@@ -78,7 +84,13 @@ class ApiServer:
         return body
 
     async def merge(self, path, body):
-        part = "status" if path.endswith("/status") else "owners"
+        part = (
+            "status"
+            if path.endswith("/status")
+            else "podgroups"
+            if "/podgroups/" in path
+            else "owners"
+        )
         path = path.removesuffix("/status")
         found = await self.get(path)
         if any(
@@ -88,6 +100,9 @@ class ApiServer:
         self.writes[part] += 1
         if part == "owners":
             self.put(path, found | {"metadata": found["metadata"] | body["metadata"]})
+            return
+        if part == "podgroups":
+            self.put(path, found | {"spec": found["spec"] | body["spec"]})
             return
         self.put(path, found | {"status": found.get("status", {}) | body["status"]})
 
@@ -128,8 +143,8 @@ class Running(Scenario):
 
     def __init__(self, ends=None, **kinds):
         self.api = ApiServer(lambda: self.at())
-        effector = JobEffector(self.api)
-        super().__init__(reactor, {verb.wire_type: effector for verb in effector.verbs})
+        both = JobEffector(self.api), PodGroupEffector(self.api)
+        super().__init__(reactor, {verb.wire_type: one for one in both for verb in one.verbs})
         self.ends, self.is_over = ends or {}, False
         self.kinds = kinds
 
@@ -162,6 +177,10 @@ class Running(Scenario):
         part = path.split("/")[-2]
         if part == "pods":
             return PODS
+        if part == "podgroups":
+            return next(
+                one for one in POD_GROUPS if path.startswith(one.path.removesuffix("podgroups"))
+            )
         if part == "services":
             return SERVICES if self.sees_services else None
         return next((one for one in WORKLOADS.values() if one.name == part), None)

@@ -14,7 +14,7 @@ from tests.reactors.jobs.running import CORE, GROUP, Running, job, killed
 LABELS = [
     one
     for one in crashpoints.LABELS
-    if one.startswith(("decision.", "effect.", "job.")) and not one.endswith("_claim")
+    if one.startswith(("decision.", "effect.", "job.")) and not one.endswith(("_claim", "_group"))
 ]
 
 

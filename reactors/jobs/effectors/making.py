@@ -1,0 +1,75 @@
+"""Makes objects of training jobs: one that is there already is the one that was asked for, or is somebody else's.
+
+Source: docs/jobs.md; docs/architecture.md (effectors).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
+from bus.events.decisions import Result
+from reactors.jobs.shape import INDEX, JOB, TYPE
+
+Json = dict[str, Any]
+Outcome = tuple[Result, str]
+
+#: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
+#: Of what stands behind such a word nobody can tell the value from the reason.
+_VALUES = re.compile(r"(\bvalue: ).*", re.DOTALL)
+DONE: Outcome = ("done", "")
+NAMESAKE: Outcome = ("gone", "another object has this name")
+
+
+class Objects(Protocol):
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in the collection at ``path``."""
+        ...
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
+        """JSON merge patch of the object at ``path``."""
+        ...
+
+    async def delete(self, path: str, *, uid: str) -> Json:
+        """Delete the object at ``path`` if it still has this uid."""
+        ...
+
+
+async def made(cluster: Objects, collection: str, body: Json, owner: str) -> str:
+    """Make an object, unless it is there; what is wrong with another that has its name, "" = nothing."""
+    try:
+        await cluster.create(collection, body)
+    except ConflictError:
+        return await _taken(cluster, f"{collection}/{body['metadata']['name']}", body, owner)
+    except (RequestRefusedError, PermissionDeniedError) as error:
+        message = _VALUES.sub(r"\1…", error.message)
+        raise type(error)(**{**error.fields, "message": message}) from None
+    return ""
+
+
+async def _taken(cluster: Objects, path: str, body: Json, owner: str) -> str:
+    try:
+        there = await cluster.get(path)
+    except NotFoundError:
+        raise ConflictError(reason="Gone", message=path) from None
+    if not is_of(there, owner):
+        return "belongs to somebody else"
+    if there["metadata"].get("deletionTimestamp"):
+        raise ConflictError(reason="Terminating", message=path)
+    labels, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
+    is_there = all(labels.get(name) == wanted.get(name) for name in (JOB, TYPE, INDEX))
+    return "" if is_there else "is in another place of the job"
+
+
+def is_of(found: Json, owner: str) -> bool:
+    """Whether an object's controller has this uid."""
+    references = found["metadata"].get("ownerReferences") or ()
+    return any(one.get("controller") and one.get("uid") == owner for one in references)
