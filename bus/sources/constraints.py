@@ -239,7 +239,9 @@ def _selected(found: PodConstraints) -> Iterator[str]:
 
 
 def is_kept(key: str, policy: LabelPolicy) -> bool:
-    """Whether facts of pods keep a label."""
+    """Whether facts of pods keep a label as it is: a user's name under a key matches no selector."""
+    if key == policy.user and policy.names is not None:
+        return False
     return key in policy.label_keys or key.startswith(policy.label_prefixes)
 
 

@@ -31,7 +31,7 @@ from bus.events.devices import (
 )
 from bus.events.vocabulary import Fact
 from bus.kube.watch import records
-from bus.kube.watch.labels import LabelPolicy, named, quota_labels
+from bus.kube.watch.labels import LabelPolicy, named, quota_labels, user_named
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 
 #: Kubernetes' own bounds of a claim and of a slice.
@@ -158,7 +158,7 @@ def translate_claim(record: Record, labels: LabelPolicy) -> Event:
         and owner.kind == "Pod"
         and not GENERATED.isdisjoint(annotations),
         team=named(labels.team, metadata.labels),
-        user=named(labels.user, metadata.labels),
+        user=user_named(labels, metadata.labels),
         labels=quota_labels(metadata.labels or {}),
         requests=_requests(claim.spec),
         allocation=_allocation(claim.status),

@@ -10,7 +10,7 @@ import msgspec
 from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.kube.watch import records
-from bus.kube.watch.labels import LabelPolicy, kept_labels, named
+from bus.kube.watch.labels import LabelPolicy, kept_labels, named, user_named
 from bus.kube.watch.records import Metadata, Record
 
 
@@ -38,8 +38,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         resource_version=metadata.resource_version,
         created=records.stamp(metadata.creation_timestamp),
         team=named(labels.team, metadata.labels),
-        user=named(labels.user, metadata.labels)
-        or named(labels.owner_annotation, metadata.annotations),
+        user=user_named(labels, metadata.labels, metadata.annotations),
         labels=kept_labels(metadata.labels, labels)[0],
     )
     return _said(observed, record)

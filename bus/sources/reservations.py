@@ -23,7 +23,7 @@ from bus.events.pods import (
     ReservationVanished,
 )
 from bus.kube.watch import records
-from bus.kube.watch.labels import LabelPolicy, kept_labels, named
+from bus.kube.watch.labels import LabelPolicy, kept_labels, named, user_named
 from bus.kube.watch.records import LONGEST_ID, LONGEST_NAME, Metadata, Record
 from bus.sources import pods
 from bus.sources.constraints import constraints_of, is_kept
@@ -182,7 +182,7 @@ def _observed(
         created=records.stamp(metadata.creation_timestamp),
         deletion=records.stamp(metadata.deletion_timestamp),
         team=named(policy.team, written),
-        user=named(policy.user, written),
+        user=user_named(policy, written),
         labels=labels,
         has_template=spec.template is not None,
         namespace=(about.namespace or "default")[:LONGEST_NAME],

@@ -316,7 +316,7 @@ def undo(
             f"there is no cull {decision[:64]!r}: bursar why NAMESPACE/NAME tells its id"
         )
     target = found.target
-    by = author or getpass.getuser()
+    by = asked.settings.labels.author(author or getpass.getuser())
     settled = run(order(asked.settings, decision, author=by, seconds=UNDO_SECONDS))
     what = f"{target.kind} {target.namespace}/{target.name}"
     if settled is None:

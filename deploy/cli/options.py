@@ -19,6 +19,7 @@ import typer
 
 from deploy.cli.light import LightCommand
 from deploy.cli.rendering import Format
+from deploy.cli.rendering.user_names import names_by, token
 
 if TYPE_CHECKING:
     from deploy.settings.place import LedgerPlace
@@ -84,6 +85,7 @@ class CommandContext:
         from deploy.settings.place import place
 
         found = self._of_cluster(place(self.given_options, self._given.config))
+        names_by(found.user_key)
         if self._at is None:
             return found
         from deploy.cli.past import place_at
@@ -108,6 +110,11 @@ class CommandContext:
         else:
             there = "this ledger is no hub's, and its rows are not told apart by clusters here"
         raise typer.BadParameter(f"{self._cluster!r}: {there}", param_hint="--cluster")
+
+    def user(self, name: str | None) -> str | None:
+        """What stands in the ledger for the name of a user. Raises SettingsError where its key is none."""
+        # The place says under which key names stand.
+        return token(name) if self.place.user_key else name
 
     @property
     def config(self) -> Path | None:

@@ -146,7 +146,11 @@ def _order(
         cluster = cluster or only_cluster(connection, asked.place.cluster)
         uid = _waiting(connection, cluster, name)
     fact = QueueOrdered(
-        uid=uid, action=action, priority=priority, author=author or getpass.getuser(), reason=reason
+        uid=uid,
+        action=action,
+        priority=priority,
+        author=asked.settings.labels.author(author or getpass.getuser()),
+        reason=reason,
     )
     sequence = run(order(asked.settings, cluster, fact))
     say(f"{action} {name}: said as event {sequence:,}")

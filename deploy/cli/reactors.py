@@ -45,7 +45,7 @@ def _order(asked: CommandContext, is_paused: bool, reason: str, author: str | No
     from deploy.commands.orders import pause as order
     from deploy.runtime.bootstrap import run
 
-    by = author or getpass.getuser()
+    by = asked.settings.labels.author(author or getpass.getuser())
     sequence = run(order(asked.settings, is_paused=is_paused, author=by, reason=reason))
     words = "paused" if is_paused else "running again"
     say(f"all reactors of cluster {asked.place.cluster} are {words} (event {sequence:,})")

@@ -92,6 +92,8 @@ class LedgerPlace:
     bus: BusPlace = BusPlace()
     #: The ledger as it was earlier; None = as it is.
     past: PastLedger | None = None
+    #: The key under which names of users stand there; None = as they are.
+    user_key: Path | None = None
 
     @property
     def state_file(self) -> Path:
@@ -116,7 +118,13 @@ def place_of(settings: Settings) -> LedgerPlace:
         bus.url.get_secret_value(), bus.credentials, bus.server, bus.monitor_urls, bus.replicas,
         bus.tls_ca, bus.tls_cert, bus.tls_key,
     )  # fmt: skip
-    return LedgerPlace(settings.data, settings.ledger_url, settings.cluster.name, at)
+    return LedgerPlace(
+        settings.data,
+        settings.ledger_url,
+        settings.cluster.name,
+        at,
+        user_key=settings.labels.user_key,
+    )
 
 
 def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | None:
@@ -143,6 +151,12 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     files = {name: said("bus", name) for name in BUS_FILES}
     if any(text is not None and not (isinstance(text, str) and text) for text in files.values()):
         return None
+    labels = file.get("labels") or {}
+    user_key = said_there.get("bursar_labels__user_key")
+    if user_key is None and isinstance(labels, dict):
+        user_key = labels.get("user_key")
+    if not (user_key is None or (isinstance(user_key, str) and user_key)):
+        return None
     # Lists and numbers are read by the model.
     if any(said("bus", name) is not None for name in ("monitor_urls", "replicas")):
         return None
@@ -163,8 +177,9 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
         return None
     folder = Path(data or default_data()).expanduser().absolute()
     return LedgerPlace(
-        folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster, BusPlace(bus, **paths)
-    )
+        folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster, BusPlace(bus, **paths),
+        user_key=Path(user_key) if user_key else None,
+    )  # fmt: skip
 
 
 def _variables() -> dict[str, str] | None:

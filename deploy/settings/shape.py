@@ -33,8 +33,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from bus.kube.kinds import SELECTABLE
 from bus.kube.watch.labels import LabelPolicy
 from bus.object_store import SCHEME
+from bus.user_names import UserNames
 from deploy.logs import Form
 from deploy.settings.addresses import (
     EMBEDDED,
@@ -49,6 +51,7 @@ from deploy.settings.admission import AdmissionSettings
 from deploy.settings.api import ApiSettings
 from deploy.settings.environment import environment
 from deploy.settings.file import SettingsFile
+from deploy.settings.user_key import user_names
 from reactors.catalogue import REACTORS
 
 if TYPE_CHECKING:
@@ -226,14 +229,36 @@ class LabelSettings(_Part):
     user: str = _POLICY.user
     #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
     owner_annotation: str = _POLICY.owner_annotation
+    #: A file of at least 32 random bytes: names of users, and of authors of orders, stand in the history under this key alone.
+    #: None = as they are.
+    user_key: Path | None = None
     #: More label keys to keep, for ``--by label:KEY``.
     keep: frozenset[str] = frozenset()
     #: More prefixes of label keys to keep.
     keep_prefixes: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _is_selected_by_nobody(self) -> LabelSettings:
+        if self.user_key is not None and self.user.startswith(SELECTABLE):
+            raise ValueError(
+                f"with labels.user_key labels.user may not begin with {' or '.join(SELECTABLE)}: quotas select namespaces by such "
+                "labels, and would not find a name under a key; let another label name the user"
+            )
+        return self
+
+    def names(self) -> UserNames | None:
+        """How names of users are written; None = as they are. Raises SettingsError where the key cannot be read."""
+        return None if self.user_key is None else user_names(self.user_key)
+
+    def author(self, name: str) -> str:
+        """The author of an order as the history has it. Raises SettingsError where the key cannot be read."""
+        names = self.names()
+        return name if names is None else names.sealed(name)
+
     def policy(self) -> LabelPolicy:
-        """What sources may take from labels."""
+        """What sources may take from labels. Raises SettingsError where the key of users' names cannot be read."""
         return LabelPolicy(
+            names=self.names(),
             team=self.team,
             user=self.user,
             owner_annotation=self.owner_annotation,

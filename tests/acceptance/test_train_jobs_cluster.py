@@ -77,6 +77,13 @@ def job_set(job, nodes, cpu):
     return below(body | {"spec": {"replicatedJobs": [step]}}, job)
 
 
+def unlabelled(name):
+    """A Job of three pods of two cores, as the JobSet controller makes it."""
+    job = workload("Job", name, 2, 3)
+    del job["metadata"]["labels"]
+    return job
+
+
 def test_a_runtime_that_its_tenant_writes_brings_no_pod_beyond_the_quota(attack):
     assert "runtime-unseen" in attack.create(train_job("early", 1))
     attack.create(runtime("torch", 1))
@@ -106,14 +113,11 @@ def test_a_runtime_that_its_tenant_writes_brings_no_pod_beyond_the_quota(attack)
     assert "created" in attack.create(job_set(job, 3, 2)), "it fits, and is charged as it is"
     attack.until_used(6000)
     made = attack.get("jobset", "train")
-    inner = workload("Job", "train-node-0", 2, 3)
-    del inner["metadata"]["labels"]
-    assert "created" in attack.create(below(inner, made))
+    assert "created" in attack.create(below(unlabelled("train-node-0"), made))
     attack.until_running(3, "train-node-0")
     attack.stays(6000)
-    beside = workload("Job", "train-node-1", 2, 3)
-    del beside["metadata"]["labels"]
-    assert "over-quota" in attack.create(below(beside, made)), "it has more than it is charged for"
+    beside = attack.create(below(unlabelled("train-node-1"), made))
+    assert "over-quota" in beside, "it has more than it is charged for"
 
     attack.kubectl("delete", "trainjob", "train", "--wait=false")
     attack.until_used(0)

@@ -20,11 +20,14 @@ import msgspec
 from bus.kube.crds import culling
 from bus.kube.crds.culling import KUBEFLOW_KEYS
 from bus.kube.kinds import QUEUE_ANNOTATION, QUOTA_LABELS, SELECTABLE
+from bus.user_names import UserNames
 
 #: Most labels, and most annotations, that one fact carries.
 MOST = 64
 #: Longest label value that the API server accepts; longer ones are cut.
 LONGEST_LABEL = 63
+#: Longest token of a user's name.
+LONGEST_TOKEN = 400
 #: Longest annotation value that is kept; longer ones are cut.
 LONGEST_ANNOTATION = 253
 #: Most bytes that labels and annotations of one fact may take together, as JSON. A message of the
@@ -75,6 +78,8 @@ class LabelPolicy(msgspec.Struct, frozen=True):
     user: str = "bursar.io/user"
     #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
     owner_annotation: str = "owner"
+    #: Under which key names of users go into the history; None = as they are.
+    names: UserNames | None = None
     #: Label keys that are kept: reports group by them (``--by label:KEY``).
     label_keys: frozenset[str] = frozenset(
         {
@@ -142,8 +147,9 @@ def kept_texts(
     keep the same ones: what Bursar itself reads goes last, and the keys that the settings name before it, or a
     tenant could push them out with labels below a prefix. At most 64 of each.
     """
+    labels = _sealed(labels or {}, policy)
     kept, labels_cut, size = _bounded(
-        labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
+        labels, _chosen_labels(labels, policy), _longest(policy), LARGEST_TEXTS
     )
     chosen = _chosen_annotations(annotations, policy)
     noted, annotations_cut, _ = _bounded(
@@ -156,10 +162,22 @@ def kept_labels(
     labels: Mapping[str, str] | None, policy: LabelPolicy
 ) -> tuple[dict[str, str], bool]:
     """The labels that ``policy`` keeps, as :func:`kept_texts` does, and whether any had to be cut or left out."""
-    kept, cut, _ = _bounded(
-        labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
-    )
+    labels = _sealed(labels or {}, policy)
+    kept, cut, _ = _bounded(labels, _chosen_labels(labels, policy), _longest(policy), LARGEST_TEXTS)
     return kept, cut
+
+
+def _sealed(labels: Mapping[str, str], policy: LabelPolicy) -> Mapping[str, str]:
+    """The labels, the user's under the policy's key."""
+    user = user_named(policy, labels)
+    if policy.names is None or user is None:
+        return labels
+    return {**labels, policy.user: user}
+
+
+def _longest(policy: LabelPolicy) -> int:
+    """Longest label value that is kept: a token is longer than its name."""
+    return LONGEST_LABEL if policy.names is None else LONGEST_TOKEN
 
 
 def _chosen_labels(labels: Mapping[str, str] | None, policy: LabelPolicy) -> list[str]:
@@ -200,6 +218,16 @@ def named(key: str, *sources: Mapping[str, str] | None) -> str | None:
         if value:
             return _CONTROL.sub("", value[:LONGEST_LABEL]) or None
     return None
+
+
+def user_named(
+    policy: LabelPolicy,
+    labels: Mapping[str, str] | None,
+    annotations: Mapping[str, str] | None = None,
+) -> str | None:
+    """The user by the label, or else by the annotation of the owner; under the policy's key where it has one."""
+    found = named(policy.user, labels) or named(policy.owner_annotation, annotations)
+    return found and (found if policy.names is None else policy.names.sealed(found))
 
 
 def gpu_model(labels: Mapping[str, str] | None, policy: LabelPolicy) -> str | None:

@@ -247,7 +247,7 @@ def credit(
     found = _known(asked, quota, key, cluster)
     entry = BudgetCredited(
         ref=ref or uuid.uuid4().hex, quota=quota, key=key, amount=amount, reason=reason,
-        author=author or getpass.getuser(), since_us=since_s * SECOND_US,
+        author=asked.settings.labels.author(author or getpass.getuser()), since_us=since_s * SECOND_US,
     )  # fmt: skip
     said = _said(asked, found, entry) if ref else None
     if said is None:

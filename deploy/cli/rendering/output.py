@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.escapes import escaped_in, inert, inert_cell
+from deploy.cli.rendering.user_names import opened
 
 if TYPE_CHECKING:
     from deploy.cli.rendering.tables import Row
@@ -62,6 +63,7 @@ def write(
     With ``wide`` a table is as wide as it needs, on a terminal too.
     """
     names = list(columns or (rows[0] if rows else ()))
+    rows = opened(rows)
     if format is Format.JSON:
         print(as_json(dict(rows[0]) if one else [dict(row) for row in rows]))
     elif format is Format.YAML:

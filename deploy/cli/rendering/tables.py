@@ -16,6 +16,7 @@ from typing import Any
 
 from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.layout import Cell, Texts, fitted, length, pad, widths, wrapped
+from deploy.cli.rendering.user_names import opened
 from deploy.settings.environment import environment
 
 Row = Mapping[str, Any]
@@ -130,7 +131,8 @@ def print_lines(lines: Sequence[str]) -> None:
 def shown(value: Any) -> Cell:
     """A value as people read it: thousands apart, nothing as a dash."""
     if isinstance(value, Cell):
-        return Cell(inert(value), value.kind, value.style)
+        return Cell(inert(opened(str(value))), value.kind, value.style)
+    value = opened(value)
     if value is None or value == "":
         return Cell("–", "", DIM)
     if isinstance(value, bool):

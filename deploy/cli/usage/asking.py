@@ -110,7 +110,7 @@ def report(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--by") from None
     where = wanted(
-        label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
+        label, is_all, team=team, user=asked.user(user), namespace=namespace, workload=workload, node=node,
         model=model, quota=quota, cluster=cluster,
     )  # fmt: skip
     with reading_all(asked.place) as ledgers:
@@ -237,7 +237,7 @@ def acct(
     """
     zone = times.zone_of(tz)
     where = wanted(
-        label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
+        label, is_all, team=team, user=asked.user(user), namespace=namespace, workload=workload, node=node,
         model=model, quota=quota, cluster=cluster,
     )  # fmt: skip
     with reading(asked.place) as connection:
