@@ -33,12 +33,13 @@ class UserNames:
 
     def __init__(self, secret: bytes) -> None:
         """``secret``: what stands in the key's file. Raises ValueError where that is too short."""
-        if len(secret.strip()) < LEAST_BYTES:
+        secret = secret.rstrip(b"\r\n")
+        if len(secret) < LEAST_BYTES:
             raise ValueError(f"a key has at least {LEAST_BYTES} bytes")
         # A question to the ledger that shows no name should not pay for the import.
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-        self._cipher = AESSIV(sha512(secret.strip()).digest())
+        self._cipher = AESSIV(sha512(secret).digest())
         self._sealed: Any = lru_cache(65_536)(self._seal)
 
     def sealed(self, name: str) -> str:
