@@ -39,6 +39,8 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     order: str = "BackFill"
     #: The longest that back-fill may keep the head waiting; 0 = the head is never passed.
     max_head_delay_seconds: int = 0
+    #: What is held is marked as a gang.
+    gang: bool = False
 
 
 class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -180,7 +180,7 @@ def _budget(budget: quotas.Budget | None) -> Budget:
 def _queue(queue: quotas.Queue | None) -> Queue:
     if queue is None:
         return Queue()
-    return Queue(queue.hold, queue.order, queue.max_head_delay_seconds)
+    return Queue(queue.hold, queue.order, queue.max_head_delay_seconds, queue.gang)
 
 
 # Koordinator's.

@@ -22,6 +22,9 @@ import msgspec
 from bus.errors import DemandError
 from bus.kube import kinds
 from bus.kube.kinds import QUEUE_ANNOTATION, Kind
+from bus.kube.kinds.gangs import together
+from bus.kube.kinds.paths import mapping
+from bus.sources.podgroups import KOORDINATOR, gang_terms
 from reactors.admission.decide import barred
 from reactors.admission.state import AdmissionState
 from reactors.effectors.release import Operations, pointer
@@ -44,28 +47,31 @@ class Hold:
         if kind is None or not kind.queues or review.object is None or review.subresource:
             return UNCHANGED
         try:
-            quota = self._holding(kind, review.object, review.namespace)
+            quota, is_gang = self._holding(kind, review.object, review.namespace)
+            if review.operation != "CREATE" or not quota:
+                return UNCHANGED
+            operations = held(kind, review.object, quota)
+            if is_gang:
+                operations += ganged(kind, review.object, review.uid)
         except DemandError:
             return UNCHANGED
-        if review.operation != "CREATE" or not quota:
-            return UNCHANGED
-        return Answer(True, "held", patch=msgspec.json.encode(held(kind, review.object, quota)))
+        return Answer(True, "held", patch=msgspec.json.encode(operations))
 
-    def _holding(self, kind: Kind, object: Mapping[str, Any], namespace: str) -> str:
-        """The quota that holds this object; "" for none."""
+    def _holding(self, kind: Kind, object: Mapping[str, Any], namespace: str) -> tuple[str, bool]:
+        """The quota that holds this object, "" for none, and whether as a gang."""
         ask = kinds.asked(kind, object)
         if ask.suspended or kinds.governing_owner(object.get("metadata") or {}) is not None:
-            return ""
+            return "", False
         if not kinds.suspends(kind, object):
-            return ""
+            return "", False
         where = self._view.place(ask.labels, namespace)
         if where is None or where.refusal:
-            return ""
+            return "", False
         tree = self._journals.trees.get(self._journals.places.get((where.kind, where.quota), ""))
         node = tree.nodes.get(where.quota) if tree else None
         if node is None or barred(node, namespace) or not node.spec.queue.hold:
-            return ""
-        return where.quota
+            return "", False
+        return where.quota, node.spec.queue.gang
 
 
 def held(kind: Kind, object: Mapping[str, Any], quota: str) -> Operations:
@@ -74,6 +80,35 @@ def held(kind: Kind, object: Mapping[str, Any], quota: str) -> Operations:
         *_set(object, ("metadata", "annotations", QUEUE_ANNOTATION), quota),
         *suspended(kind, object),
     ]
+
+
+def ganged(kind: Kind, object: Mapping[str, Any], uid: str) -> Operations:
+    """JSON Patch that has its pods get nodes together: Koordinator's annotations in its pod templates; nothing where one of them
+    names a gang itself. ``uid``: of the review; of what has no name yet. Raises DemandError for what cannot be read.
+    """
+    least, templates = together(kind, object)
+    metadata = mapping(object, "metadata")
+    name = metadata.get("name") or f"{metadata.get('generateName') or ''}{uid}"
+    noted = {f"{KOORDINATOR}name": name, f"{KOORDINATOR}min-available": str(least)}
+    operations: Operations = []
+    for path, template in templates:
+        labels, notes = (
+            mapping(template, "metadata.labels"),
+            mapping(template, "metadata.annotations"),
+        )
+        group = mapping(template, "spec.schedulingGroup").get("podGroupName")
+        if gang_terms(group, _texts(labels), _texts(notes)) is not None:
+            return []
+        has_metadata = bool(mapping(template, "metadata"))
+        value = notes | noted if has_metadata else {"annotations": noted}
+        place = (*path, "metadata", "annotations") if has_metadata else (*path, "metadata")
+        operations.append({"op": "add", "path": pointer(place), "value": value})
+    return operations
+
+
+def _texts(written: Mapping[str, Any]) -> dict[str, str]:
+    """What of it is text: of a custom resource nobody has checked that yet."""
+    return {name: text for name, text in written.items() if isinstance(text, str)}
 
 
 def suspended(kind: Kind, object: Mapping[str, Any]) -> Operations:

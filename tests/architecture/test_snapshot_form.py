@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "c3cd6d70435bb7d8",
-    "reactors": "cedf4b4c9ea1cbfd",
-    "admission": "f08d3eb429061ce4",
+    "versions": "9dbb9186ff550626",
+    "reactors": "c3bdc3177c6ff0e6",
+    "admission": "3c696cd1ec3f0fa0",
 }
 
 ADVICE = """

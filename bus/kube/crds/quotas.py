@@ -199,6 +199,10 @@ class Queue(_Model):
     max_head_delay_seconds: int = Field(
         default=0, ge=0, le=31 * 86_400, description="The longest that back-fill delays the head."
     )
+    gang: bool = Field(
+        default=False,
+        description="What is held gets nodes for all its pods or for none, where its scheduler reads Koordinator's annotations.",
+    )
 
 
 class QuotaSpec(_Model):

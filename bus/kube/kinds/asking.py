@@ -104,10 +104,11 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
                 raise DemandError(path=f"{at}.{entry.template}", reason="missing")
             template = template_at(written[1], written[0])
             demand, unstated = pod_needs(template, written[0])
-            yield _Set(at, template, demand, _pods(entry, holder, at), unstated)
+            yield _Set(at, template, demand, pods_of(entry, holder, at), unstated)
 
 
-def _pods(entry: PodSet, holder: Any, at: str) -> int:
+def pods_of(entry: PodSet, holder: Any, at: str) -> int:
+    """How many pods a set asks for. Raises DemandError for a count that is none."""
     pods = count(holder, entry.replicas, at, default=entry.default)
     if not (entry.at_least or entry.at_most or entry.times):
         return pods

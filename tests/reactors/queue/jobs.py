@@ -27,8 +27,10 @@ from tests.reactors.cluster import Cluster
 LABEL = "biz.group.resource.quota"
 
 
-def manifest(name, cpu, *, quota="team", deadline=None, priority="", suspend=None, **metadata):
-    """A Job of one pod, which asks for ``cpu`` cores."""
+def manifest(
+    name, cpu, *, pods=1, quota="team", deadline=None, priority="", suspend=None, **metadata
+):
+    """A Job of one pod, or more, each of which asks for ``cpu`` cores."""
     container = {"name": "main", "resources": {"limits": {"cpu": str(cpu)}}}
     template = {"spec": {"containers": [container]}}
     if priority:
@@ -36,6 +38,7 @@ def manifest(name, cpu, *, quota="team", deadline=None, priority="", suspend=Non
     spec = {"template": template}
     spec |= {"activeDeadlineSeconds": deadline} if deadline is not None else {}
     spec |= {"suspend": suspend} if suspend is not None else {}
+    spec |= {"parallelism": pods} if pods > 1 else {}
     labels = {LABEL: quota} if quota else {}
     return {
         "metadata": {"name": name, "namespace": "ns", "labels": labels, **metadata},
@@ -50,6 +53,9 @@ def patched(object, operations):
         *way, last = [s.replace("~1", "/").replace("~0", "~") for s in one["path"].split("/")[1:]]
         inner = object
         for step in way:
+            if isinstance(inner, list):
+                inner = inner[int(step)]
+                continue
             if step not in inner:
                 raise RequestRefusedError(status=422, message=one["path"])
             inner = inner[step]
@@ -92,8 +98,10 @@ class Jobs(Cluster):
         self.hold = Hold(self.admission.journals, self.admission.view)
         return self
 
-    async def see_team(self, cpu, *, order="BackFill", delay=0, name="team", hold=True, **fields):
-        queue = Queue(hold, order, delay)
+    async def see_team(
+        self, cpu, *, order="BackFill", delay=0, name="team", hold=True, gang=False, **fields
+    ):
+        queue = Queue(hold, order, delay, gang)
         await self.see_quota(name, {"limits.cpu": cpu * 1000}, queue=queue, **fields)
 
     async def see_class(self, name, value, *, is_default=False):
