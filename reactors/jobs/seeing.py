@@ -99,7 +99,8 @@ def group_seen(jobs: Mapping[str, TrackedJob], change: Change) -> set[str]:
     touched = set[str]()
     for row in (change.before, change.after):
         tracked = jobs.get(row.owner.uid) if isinstance(row, PodGroup) and row.owner else None
-        if tracked is None:
+        # Whoever makes PodGroups writes any owner into them.
+        if tracked is None or not _is_named_as(row, tracked.job):
             continue
         touched.add(tracked.job.uid)
         tracked.steps.pop(GROUP, None)
@@ -107,3 +108,7 @@ def group_seen(jobs: Mapping[str, TrackedJob], change: Change) -> set[str]:
         if change.after is None and ending is not None and ending.name == change.uid:
             del tracked.steps[END_GROUP]
     return touched
+
+
+def _is_named_as(row: object, job: Job) -> bool:
+    return isinstance(row, PodGroup) and (row.namespace, row.name) == (job.namespace, job.name)

@@ -228,6 +228,26 @@ async def test_a_podgroup_of_somebody_else_with_the_jobs_name_is_left_alone(owne
     assert (world.group, world.decisions(EndPodGroup)) == (before, [])
 
 
+async def test_a_podgroup_elsewhere_that_names_the_job_as_its_owner_is_none_of_it():
+    """Whoever makes PodGroups writes any owner into them: nothing is decided anew for it."""
+    world = World("plugins")
+    world.api.lacks = ("/apis/scheduling.x-k8s.io/",)
+    await world.start(turns=1)
+    owner = [{"kind": "TFJob", "name": "train", "uid": world.uid(), "controller": True}]
+    for namespace, name in (("other", "train"), ("ns", "mine")):
+        body = {
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": owner},
+            "spec": {},
+        }
+        world.clock.after(1)
+        world.api.put(
+            f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{name}", body
+        )
+        await world.watch()
+        await world.turns(1)
+    assert (len(world.decisions(KeepPodGroup)), world.pods) == (1, [])
+
+
 async def test_where_no_such_podgroups_are_served_no_pod_is_made_and_that_is_said():
     world = World("volcano")
     world.api.lacks = ("/apis/scheduling.volcano.sh/",)
