@@ -37,12 +37,23 @@ class Gang(msgspec.Struct):
     #: Pods that a pass gave a node, and those of them that wait for the others.
     assumed: set[str] = set()
     waiting: set[str] = set()
+    #: Pods that were on nodes and have ended, while they are there.
+    ended: set[str] = set()
     #: What the first of its pods said, where no PodGroup does.
     light: Needs | None = None
-    #: It had as many pods on nodes as it needs: later ones start by themselves.
+    #: It had as many pods on nodes as it needs, also one after the other: later ones start by themselves.
     is_complete: bool = False
     #: Why its pods may not be tried; "" = they may.
     reason: str = ""
+
+    def ends(self, uid: str) -> bool:
+        """A pod wants no node any more; whether it did before."""
+        self.ended.add(uid)
+        for part in (self.bound, self.assumed, self.waiting):
+            part.discard(uid)
+        wanted = uid in self.pods
+        self.pods.pop(uid, None)
+        return wanted
 
 
 class GangCycle(msgspec.Struct):

@@ -211,8 +211,9 @@ class Gangs:
         """A pod is so from now on, None = gone; the gangs that it leaves or joins, or of which it counts otherwise."""
         terms = pod.constraints.gang if pod is not None and pod.constraints is not None else None
         key, before = "", self._of.get(uid, "")
-        if pod is not None and terms is not None and not pod.is_ended and not pod.is_terminating:
-            key = f"{pod.namespace}/{terms.name}" if pod.node or self._is_ours(pod) else ""
+        if pod is not None and terms is not None and not pod.is_terminating:
+            counts = pod.node or (not pod.is_ended and self._is_ours(pod))
+            key = f"{pod.namespace}/{terms.name}" if counts else ""
         if not key and not before:
             return ()
         if before and before != key:
@@ -227,10 +228,13 @@ class Gangs:
         if gang is None:
             gang = self.all[key] = Gang(key)
         self._of[pod.uid] = key
-        gang.pods[pod.uid] = None
+        if pod.is_ended:
+            self._ends(pod.uid, gang)
+        else:
+            gang.pods[pod.uid] = None
         if gang.light is None and terms.is_light and not terms.is_cut:
             gang.light = needs_of(terms)
-        if holds(pod):
+        if not pod.is_ended and holds(pod):
             gang.bound.add(pod.uid)
             gang.assumed.discard(pod.uid)
             gang.waiting.discard(pod.uid)
@@ -238,13 +242,15 @@ class Gangs:
 
     def _leaves(self, uid: str, gang: Gang) -> None:
         del self._of[uid]
-        self._lost.discard(uid)
-        gang.pods.pop(uid, None)
-        for part in (gang.bound, gang.assumed, gang.waiting):
-            part.discard(uid)
-        if not gang.pods:
+        self._ends(uid, gang)
+        gang.ended.discard(uid)
+        if not (gang.pods or gang.ended):
             del self.all[gang.key]
-        if self.cycles is not None:
+
+    def _ends(self, uid: str, gang: Gang) -> None:
+        """A pod wants no node any more. What it had counts while it is there: a pod that is made again later starts by itself."""
+        self._lost.discard(uid)
+        if gang.ends(uid) and self.cycles is not None:
             self.cycles.left(gang.key, uid, is_over=not gang.pods)
 
     def _weigh(self, key: str) -> Sequence[str]:
@@ -252,7 +258,7 @@ class Gangs:
         gang = self.all.get(key)
         needs = self.needs(key) if gang is not None else None
         if gang is not None and needs is not None and needs.least is not None:
-            gang.is_complete |= len(gang.bound) >= needs.least
+            gang.is_complete |= len(gang.bound) + len(gang.ended) >= needs.least
         groups = needs.groups if needs is not None else ()
         self._naming.name(key, groups)
         is_same = gang is not None and key in self._known and self._known[key] == needs

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "9dbb9186ff550626",
+    "versions": "811e3c378bcbde81",
     "reactors": "c3bdc3177c6ff0e6",
     "admission": "3c696cd1ec3f0fa0",
 }

@@ -169,10 +169,10 @@ def kept_labels(
 
 def _sealed(labels: Mapping[str, str], policy: LabelPolicy) -> Mapping[str, str]:
     """The labels, the user's under the policy's key."""
-    user = user_named(policy, labels)
-    if policy.names is None or user is None:
+    if policy.names is None:
         return labels
-    return {**labels, policy.user: user}
+    user = user_named(policy, labels)
+    return labels if user is None else {**labels, policy.user: user}
 
 
 def _longest(policy: LabelPolicy) -> int:

@@ -19,13 +19,23 @@ class Ganging(Cluster):
         await self.say(*(self.node(f"n{number}") for number in range(nodes)))
 
     def of(
-        self, uid, gang="g", node=None, *, namespace="ns", scheduler="bursar", labels=None, **terms
+        self,
+        uid,
+        gang="g",
+        node=None,
+        *,
+        namespace="ns",
+        scheduler="bursar",
+        labels=None,
+        phase="",
+        **terms,
     ):
         """A pod of a gang; ``terms`` are those of a light one."""
         named = {"name": gang} | ({"isLight": True} | terms if terms else {})
         raw = msgspec.Raw(msgspec.json.encode({"schedulerName": scheduler, "gang": named}))
+        more = {"phase": phase} if phase else {}
         return self.pod(
-            uid, node, constraints=raw, namespace=namespace, cpu="2", labels=labels or {}
+            uid, node, constraints=raw, namespace=namespace, cpu="2", labels=labels or {}, **more
         )
 
     def light(self, number, least=None, gang="g", **terms):
@@ -53,7 +63,7 @@ class Ganging(Cluster):
 def happens(cluster, random, step):
     """One thing among those that may happen to gangs."""
     state = cluster.runner.replica.cluster_state
-    name, does = f"g{random.randrange(4)}", random.randrange(9)
+    name, does = f"g{random.randrange(4)}", random.randrange(10)
     waiting = sorted(uid for uid, pod in state.pods.items() if not pod.node)
     assumed = sorted(cluster.state.scheduler.assumed) if cluster.state.scheduler else []
     names = sorted(node.name for node in state.current_nodes())
@@ -75,6 +85,11 @@ def happens(cluster, random, step):
         return [cluster.node_gone(random.choice(names))]
     if does == 6:
         return [cluster.node(f"n{random.randrange(5)}", uid=f"uid-{step}")]
+    placed = sorted(uid for uid, pod in state.pods.items() if pod.node and not pod.is_ended)
+    if does == 9 and placed:
+        pod = state.pods[random.choice(placed)]
+        raw = msgspec.Raw(msgspec.json.encode(pod.constraints))
+        return [cluster.pod(pod.uid, pod.node, constraints=raw, cpu="2", phase="Succeeded")]
     if does == 7 and waiting:
         return [cluster.gone(random.choice(waiting))]
     return [

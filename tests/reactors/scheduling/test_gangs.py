@@ -129,6 +129,43 @@ async def test_pods_of_other_schedulers_do_not_make_a_gang_complete(cluster):
     assert before == {} and set(cluster.outstanding()) == {"g0", "g1"}
 
 
+@pytest.mark.parametrize("named", ["light", "group"])
+async def test_a_pod_that_is_made_again_when_all_others_have_ended_starts_by_itself(cluster, named):
+    """As the last one of a Job that failed, or that of more completions than are done at once: its gang was complete."""
+    terms = {"least": "3"} if named == "light" else {}
+    if named == "group":
+        await cluster.say(cluster.group(least=3, kind=NATIVE))
+    await cluster.say(*(cluster.of(f"p{n}", **terms) for n in range(3)))
+    nodes = dict(cluster.outstanding())
+    assert len(nodes) == 3
+    await cluster.say(*(cluster.of(uid, node=node, **terms) for uid, node in nodes.items()))
+    await cluster.say(
+        *(cluster.of(uid, node=node, phase="Succeeded", **terms) for uid, node in nodes.items())
+    )
+    await cluster.say(cluster.of("again", **terms))
+
+    assert set(cluster.outstanding()) == {"again"}
+    cluster.same()
+
+
+async def test_once_its_pods_are_gone_a_gang_begins_anew(cluster):
+    await cluster.say(
+        *(cluster.of(f"p{n}", node="n0", phase="Failed", least="3") for n in range(3))
+    )
+    await cluster.say(*(cluster.gone(f"p{n}") for n in range(3)))
+    await cluster.say(cluster.of("again", least="3"))
+
+    assert cluster.outstanding() == {}
+    assert "needs 3 pods, and fewer are there" in cluster.reason("again")
+
+
+async def test_pods_that_ended_without_a_node_make_no_gang_complete(cluster):
+    await cluster.say(*(cluster.of(f"p{n}", phase="Failed", least="3") for n in range(3)))
+    await cluster.say(cluster.of("again", least="3"))
+
+    assert cluster.outstanding() == {}
+
+
 # not strict
 
 
