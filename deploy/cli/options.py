@@ -84,8 +84,9 @@ class CommandContext:
         """Where the ledger is, and its cluster; with ``--at`` as it was then. Raises SettingsError."""
         from deploy.settings.place import place
 
-        found = self._of_cluster(place(self.given_options, self._given.config))
-        names_by(found.user_key)
+        here = place(self.given_options, self._given.config)
+        names_by(here.user_key)
+        found = self._of_cluster(here)
         if self._at is None:
             return found
         from deploy.cli.past import place_at
@@ -113,8 +114,8 @@ class CommandContext:
 
     def user(self, name: str | None) -> str | None:
         """What stands in the ledger for the name of a user. Raises SettingsError where its key is none."""
-        # The place says under which key names stand.
-        return token(name) if self.place.user_key else name
+        # Whoever finds the place finds the key.
+        return token(name) if self.place else name
 
     @property
     def config(self) -> Path | None:
