@@ -15,6 +15,7 @@ Source: Kubernetes, "Dynamic Admission Control" (JSONPatch).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -48,13 +49,15 @@ class Hold:
             return UNCHANGED
         try:
             quota, is_gang = self._holding(kind, review.object, review.namespace)
-            if review.operation != "CREATE" or not quota:
-                return UNCHANGED
-            operations = held(kind, review.object, quota)
-            if is_gang:
-                operations += ganged(kind, review.object, review.uid)
         except DemandError:
             return UNCHANGED
+        if review.operation != "CREATE" or not quota:
+            return UNCHANGED
+        operations = held(kind, review.object, quota)
+        if is_gang:
+            # Whose templates say what nobody can read waits all the same, or it would pass the queue.
+            with suppress(DemandError):
+                operations += ganged(kind, review.object, review.uid)
         return Answer(True, "held", patch=msgspec.json.encode(operations))
 
     def _holding(self, kind: Kind, object: Mapping[str, Any], namespace: str) -> tuple[str, bool]:
@@ -96,7 +99,7 @@ def ganged(kind: Kind, object: Mapping[str, Any], uid: str) -> Operations:
             mapping(template, "metadata.labels"),
             mapping(template, "metadata.annotations"),
         )
-        group = mapping(template, "spec.schedulingGroup").get("podGroupName")
+        group = _texts(mapping(template, "spec.schedulingGroup")).get("podGroupName")
         if gang_terms(group, _texts(labels), _texts(notes)) is not None:
             return []
         has_metadata = bool(mapping(template, "metadata"))

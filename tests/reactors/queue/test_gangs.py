@@ -1,5 +1,6 @@
 """What a quota of `spec.queue.gang` holds gets nodes as one gang: its pod templates say so, in every kind that has them."""
 
+import msgspec
 import pytest
 
 from bus.kube.kinds import GOVERNED, table
@@ -7,7 +8,7 @@ from bus.kube.kinds.gangs import together
 from bus.memory import MemoryTransport
 from bus.sources.podgroups import gang_terms
 from reactors.queue.hold import ganged
-from tests.reactors.queue.jobs import Jobs, patched
+from tests.reactors.queue.jobs import Jobs, manifest, patched
 
 TEMPLATE = {"spec": {"containers": [{"resources": {"limits": {"cpu": "2"}}}]}}
 TWO = {"replicas": 2, "template": TEMPLATE}
@@ -117,3 +118,25 @@ async def test_only_a_quota_that_says_so_marks_what_it_holds():
             template = cluster.objects["a"]["spec"]["template"]
             said = (template.get("metadata") or {}).get("annotations") or {}
             assert (f"{NOTED}name" in said) == gang
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metadata": {"annotations": "x"}},
+        {"spec": TEMPLATE["spec"] | {"schedulingGroup": "x"}},
+        {"spec": TEMPLATE["spec"] | {"schedulingGroup": {"podGroupName": 7}}},
+        {"metadata": {"annotations": {f"{NOTED}name": 7}}},
+    ],
+    ids=["annotations", "group", "name of a group", "name of a gang"],
+)
+async def test_who_writes_what_nobody_can_read_passes_no_queue(wrong):
+    """Custom resources are checked by nobody before they are held: their templates may say anything."""
+    async with Jobs(MemoryTransport()) as cluster:
+        await cluster.see_team(10, gang=True)
+        object = manifest("a", 1, pods=2)
+        object["spec"]["template"] |= wrong
+        answer = await cluster.hold(cluster._review(object, None, "CREATE"))
+
+    assert answer.reason == "held"
+    assert patched(object, msgspec.json.decode(answer.patch))["spec"]["suspend"]
