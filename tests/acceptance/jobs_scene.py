@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster.api import MERGE, eventually
@@ -72,7 +73,8 @@ class Up:
     """`bursar up` as the account that acts, in one data folder."""
 
     def __init__(self, plane, folder):
-        self.folder = folder
+        self.plane, self.folder = plane, folder
+        self.command = [Path(sys.executable).with_name("bursar"), "up"]
         token = plane.kubectl("create", "token", "bursar-actor", "--namespace=bursar-system")
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token.strip()))
@@ -86,13 +88,14 @@ class Up:
     def start(self):
         with (self.folder / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [Path(sys.executable).with_name("bursar"), "up", "--data", self.folder / "data"],
+                [*self.command, "--data", self.folder / "data"],
                 env=self.environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
     def kill(self):
         """Ends it, and the bus that it started, as the loss of their machine does."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def asks(self, *arguments):

@@ -3,8 +3,6 @@
 import http.client
 import os
 import queue
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reactors.jobs.shape import JOB
+from tests.acceptance import jobs_scene
 from tests.acceptance.jobs_record import JOBS, Record, slot
 from tests.acceptance.killed_up import arm, was_hit
 from tests.cluster.api import MERGE, ApiError
@@ -76,21 +75,21 @@ def kills(is_whole):
     return [(label, VICTIMS[place % 3]) for place, label in enumerate(LABELS)]
 
 
-class Up:
-    """`bursar up` as the account that acts, which a test can kill at a label."""
+class Up(jobs_scene.Up):
+    """One that a test can kill at a label."""
 
     def __init__(self, plane, folder):
-        self.plane, self.folder, self.armed = plane, folder, folder / "armed"
+        super().__init__(plane, folder)
+        self.armed = folder / "armed"
         self.armed.mkdir()
-        token = plane.kubectl("create", "token", "bursar-actor", "--namespace=bursar-system")
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token.strip()))
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
-        self.environment = clean | {
-            "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "BURSAR_JOBS__MODE": "on",
-            "BURSAR_JOBS__POLICY__RUNS": "all",
-        }  # fmt: skip
-        self.process = None
+        self.command = [
+            sys.executable,
+            "-m",
+            "tests.acceptance.killed_up",
+            self.armed,
+            "up",
+            "--debug",
+        ]
         #: CPU seconds by process: its id, when it began, its name.
         self.used = {}
         threading.Thread(target=self._measure, daemon=True).start()
@@ -116,24 +115,6 @@ class Up:
         for (_, _, name), seconds in list(self.used.items()):
             found[name] += seconds
         return found
-
-    def start(self):
-        command = [sys.executable, "-m", "tests.acceptance.killed_up", self.armed]
-        with (self.folder / "up.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "up", "--debug", "--data", self.folder / "data"],
-                env=self.environment, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-
-    def kill(self):
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def asks(self, *arguments):
-        """What a command says."""
-        command = [Path(sys.executable).with_name("bursar"), *arguments, "--data", self.folder / "data"]  # fmt: skip
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True).stdout
 
     def dies_at(self, label, victim, record):
         """Kill ``victim`` when the process comes to ``label``, and bring it back; whether it came there before all stood still."""

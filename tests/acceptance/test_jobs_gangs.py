@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.jobs_scene import MANIFESTS, Scene, Up
+from tests.acceptance.jobs_scene import MANIFESTS, Scene
+from tests.acceptance.jobs_storm import Up
+from tests.acceptance.killed_up import arm, was_hit
 from tests.cluster.api import MERGE, ApiError, eventually
 from tests.cluster.plane import GANG_FLAGS
 from tests.cluster.training import job, path_of
@@ -74,8 +76,10 @@ def test_a_job_is_one_of_kubernetes_own_gangs(plane, tmp_path):
         up.kill()
 
 
-def test_no_pod_is_made_before_volcano_lets_the_gang_in_also_after_a_kill(plane, tmp_path):
+@pytest.mark.parametrize("label", ["job.before_group", "job.after_group"])
+def test_no_pod_is_made_before_volcano_lets_the_gang_in_also_after_a_kill(label, plane, tmp_path):
     up = starts(plane, tmp_path, "volcano")
+    arm(up.armed, label, "reactor")
     try:
         scene = Scene(plane)
         scene.submits("tf", "TFJob", replicas={"Worker": (3, "ExitCode")})
@@ -88,10 +92,12 @@ def test_no_pod_is_made_before_volcano_lets_the_gang_in_also_after_a_kill(plane,
                 assert error.status == 429
                 return None
 
-        uid = eventually(group, seconds=60)["metadata"]["uid"]
-        assert group()["spec"]["minMember"] == 3
+        up.process.wait(60)
+        assert was_hit(up.armed, label)
         up.kill()
         up.start()
+        uid = eventually(group, seconds=60)["metadata"]["uid"]
+        assert group()["spec"]["minMember"] == 3
         phase(plane, "Pending")
         eventually(lambda: "gang_waits" in up.asks("jobs", "list"), seconds=60)
         eventually(

@@ -26,8 +26,8 @@ def names_by(key: Path | None) -> None:
 
 
 def token(name: str | None) -> str | None:
-    """What stands in the ledger for the name of a user."""
-    return name if name is None or _names is None else _names.sealed(name)
+    """What stands in the ledger for the name of a user; `unassigned` is none."""
+    return name if name in (None, "unassigned") or _names is None else _names.sealed(name)
 
 
 def opened(value: Any) -> Any:
@@ -35,8 +35,7 @@ def opened(value: Any) -> Any:
     if _names is None:
         return value
     if isinstance(value, str):
-        text = _names.opened(value)
-        return value if text == value else text
+        return _names.opened(value)
     if isinstance(value, Mapping):
         return {key: opened(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

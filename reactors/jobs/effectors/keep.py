@@ -15,7 +15,16 @@ from bus.crashpoints import crashpoint
 from bus.errors import ConflictError, NotFoundError, ObservationError
 from bus.events.decisions import Decision, EndPodGroup, KeepPodGroup
 from reactors.jobs.effectors import bodies, groups
-from reactors.jobs.effectors.making import DONE, NAMESAKE, Json, Objects, Outcome, is_of, made
+from reactors.jobs.effectors.making import (
+    DONE,
+    LONGEST,
+    NAMESAKE,
+    Json,
+    Objects,
+    Outcome,
+    is_of,
+    made,
+)
 from reactors.jobs.shape import Job
 
 
@@ -45,7 +54,7 @@ class PodGroupEffector:
             job = bodies.job_in(target.kind, found)
         except ObservationError as error:
             # Only its user can mend it: it rests as what the API server refuses.
-            return "refused", str(error)
+            return "refused", str(error)[:LONGEST]
         if job.uid != target.uid:
             return NAMESAKE
         if job.is_deleting or job.spec.suspend or job.status.is_finished:

@@ -19,6 +19,8 @@ Outcome = tuple[Result, str]
 #: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
 #: Of what stands behind such a word nobody can tell the value from the reason.
 _VALUES = re.compile(r"(\bvalue: ).*", re.DOTALL)
+#: Longest words of a refusal.
+LONGEST = 500
 DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
 

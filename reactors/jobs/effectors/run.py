@@ -37,15 +37,22 @@ from bus.events.decisions import (
     ReportJob,
 )
 from reactors.jobs.effectors import bodies, notices
-from reactors.jobs.effectors.making import DONE, NAMESAKE, Json, Objects, Outcome, is_of, made
+from reactors.jobs.effectors.making import (
+    DONE,
+    LONGEST,
+    NAMESAKE,
+    Json,
+    Objects,
+    Outcome,
+    is_of,
+    made,
+)
 from reactors.jobs.replicas import replica_name
 from reactors.jobs.shape import Slot, Status
 from reactors.jobs.steps import SERVICE_MISSING, is_same
 
 #: Looks at a job that changes under our hands, before it waits for the next round.
 ATTEMPTS = 3
-#: Longest words of a refusal.
-LONGEST = 500
 #: Why a pod is deleted to be made again: its service stays.
 REPLACED = frozenset({"failed_retryable", "doubled"})
 #: Why an Event is not written: the right to is missing, the namespace ends, the API server is away or takes none.
