@@ -30,8 +30,7 @@ from bus.events.pods import Owner
 from projections.cluster import Pod, Service
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.orphans import takes_any
-from reactors.jobs.seeing import gang_of
-from reactors.jobs.shape import GroupStep, Job, Pass, Slot, api_of
+from reactors.jobs.shape import Gang, GroupStep, Job, Pass, Slot, api_of
 from reactors.jobs.state import JobsState
 from reactors.jobs.steps import (
     ADOPT,
@@ -214,20 +213,19 @@ def _group(
     job, step = tracked.job, found.group
     if step is None or step.action == "keep":
         return
-    gang = gang_of(view.state, job, view.gang_scheduler)
-    uid = gang.group.uid if gang.group is not None else ""
+    api, uid = api_of(Gang(view.gang_scheduler)), step.uid
     if step.action == "delete":
         if END_GROUP not in tracked.steps:
             yield ProposedDecision(
                 verb=EndPodGroup, key=uid, reason="job_stopped", numbers={}, expires_us=expires_us,
-                target=Target(api_of(gang), job.namespace, job.name, uid), fields={"job": job.uid},
+                target=Target(api, job.namespace, job.name, uid), fields={"job": job.uid},
             )  # fmt: skip
     elif GROUP not in tracked.steps and not job.is_too_large:
         reason = "members_changed" if uid else "group_missing"
         yield ProposedDecision(
             verb=KeepPodGroup, key=f"{job.uid}/group", reason=reason, numbers={}, expires_us=expires_us,
             target=Target(job.kind, job.namespace, job.name, job.uid),
-            fields={"api": api_of(gang), "group": uid, **_terms(step)},
+            fields={"api": api, "group": uid, **_terms(step)},
         )  # fmt: skip
 
 

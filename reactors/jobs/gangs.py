@@ -37,7 +37,7 @@ def group_step(job: Job, gang: Gang, rules: Rules) -> GroupStep:
     is_held = is_volcano(gang) and gang.group.phase in _HELD
     # Kubernetes' own cannot be changed.
     is_kept = not rules.is_v1 and (gang.group.least == members or api_of(gang) == NATIVE)
-    return GroupStep("keep" if is_kept else "update", spec, is_held)
+    return GroupStep("keep" if is_kept else "update", spec, is_held, gang.group.uid)
 
 
 def _least(job: Job, gang: Gang, members: int) -> dict[str, int]:

@@ -231,7 +231,7 @@ class _Reconciliation:
     def _end_group(self) -> None:
         gang = self.seen.gang
         if gang is not None and (self.rules.is_v1 or gang.group is not None):
-            self.found.group = GroupStep("delete")
+            self.found.group = GroupStep("delete", uid=gang.group.uid if gang.group else "")
             self.found.events += ["Normal JobTerminated", "Normal SuccessfulDeletePodGroup"]
 
     def _expire(self) -> None:

@@ -296,6 +296,8 @@ class GroupStep(msgspec.Struct, frozen=True):
     action: Literal["create", "update", "keep", "delete"]
     spec: dict[str, object] | None = None
     is_held: bool = False
+    #: Of the one that is there; "" = none is, or it was not seen.
+    uid: str = ""
 
 
 class Timer(msgspec.Struct, frozen=True):
