@@ -102,6 +102,13 @@ def status(
         "admission": admission,
         "jobs": told.get("run_by", {}).get("jobs", {}),
     }
+    if (key := settings.user_key) is not None:
+        there = (
+            "under a key"
+            if key.is_file()
+            else f"there is no {key}: answers show tokens, and nothing is written"
+        )
+        row["user_names"] = there
     row["unread"] = unread(row["sources"])
     row["devices_unread"] = devices_unread(row["sources"])
     row["clock"] = clock_trouble(row["sources"])

@@ -52,7 +52,7 @@ def seen(thing):
 
 
 def said(policy):
-    """Two pods of each user, and a namespace of one."""
+    """Two pods of each user, a namespace of one, and a pod of nobody."""
     space = {
         "metadata": {
             "name": "ns",
@@ -64,6 +64,9 @@ def said(policy):
     yield namespaces.translate(seen(space), policy)
     for number, user in enumerate(NAMES * 2, 1):
         yield pods.translate(seen(pod(number, user)), policy)
+    nobody = pod(5, "")
+    nobody["metadata"]["namespace"] = "other"
+    yield pods.translate(seen(nobody), policy)
 
 
 @pytest.fixture
@@ -90,12 +93,15 @@ def test_who_destroys_the_key_has_destroyed_the_names_and_nothing_else(
     one = answer("acct", "--user", NAMES[0])
     assert {row["user"] for row in one} == {NAMES[0]} and len(one) == 2
     assert set(hours(with_key)) >= set(NAMES)
+    assert [row["pod"] for row in answer("acct", "--user", "unassigned")] == ["p5"]
     assert NAMES[0] in shown(capsys, "report", "--by", "user")
     assert bursar("history", "seal") == 0
     chain = verified(capsys)
+    assert answer("status")["user_names"] == "under a key"
 
     key.unlink()
     assert verified(capsys) == chain
+    assert answer("status")["user_names"].startswith(f"there is no {key}: answers show tokens")
     without = answer("report", "--by", "user", "--amounts", "--unit", "exact")
     assert sorted(hours(with_key).values()) == sorted(hours(without).values())
     assert not set(hours(without)) & set(NAMES)
