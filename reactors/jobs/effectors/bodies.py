@@ -293,7 +293,7 @@ def _ports(found: Mapping[str, Any], job: Job, slot: Slot) -> Sequence[Json]:
 
 
 def reference(found: Mapping[str, Any], job: Job) -> Json:
-    """The reference by which the job that was read controls what is made for it."""
+    """The ownerReference that names the job, read as ``found``, as an object's controller."""
     return {
         "apiVersion": api_version(found), "kind": job.kind,
         "name": job.name, "uid": job.uid, "controller": True,
