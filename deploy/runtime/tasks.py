@@ -1,4 +1,4 @@
-"""Where each task of this process waits, for whoever asks why nothing moves: ``kill -USR1 PID``.
+"""Where each task and each thread of this process waits, for whoever asks why nothing moves: ``kill -USR1 PID``.
 
 Source: ``docs/operating.md``.
 """
@@ -7,23 +7,42 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+import threading
 from collections.abc import Iterator
 from types import AsyncGeneratorType, FrameType
 from typing import Any
 
 
 def tasks() -> str:
-    """One block for each task: its name, and a line for each function it is in, outermost first."""
+    """One block for each task, and for each thread beside the loop's: its name, and a line for each function it is in,
+    outermost first.
+    """
     found = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
-    return "\n".join(line for task in found for line in _block(task))
+    threads = (one for one in threading.enumerate() if one is not threading.current_thread())
+    blocks = [*map(_block, found), *map(_thread, threads)]
+    return "\n".join(line for block in blocks for line in block)
 
 
 def _block(task: asyncio.Task[Any]) -> Iterator[str]:
     asked = " (asked to end)" if task.cancelling() else ""
     yield f"task {task.get_name()}{asked}"
     for frame in _frames(task.get_coro()):
-        code = frame.f_code
-        yield f"  {code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+        yield _line(frame)
+
+
+def _thread(thread: threading.Thread) -> Iterator[str]:
+    yield f"thread {thread.name}"
+    frame, inside = sys._current_frames().get(thread.ident or 0), list[str]()
+    while frame is not None:
+        inside.append(_line(frame))
+        frame = frame.f_back
+    yield from reversed(inside)
+
+
+def _line(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"  {code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
 
 
 def _frames(waiting: Any) -> Iterator[FrameType]:

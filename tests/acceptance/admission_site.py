@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -127,8 +128,18 @@ class Site:
     def until(self, holds, seconds=120):
         deadline = time.monotonic() + seconds
         while not holds():
-            assert time.monotonic() < deadline, (self.folder / "up.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, self.told()
             time.sleep(0.2)
+
+    def told(self):
+        """The end of what `bursar up` said, and where its tasks wait."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+        time.sleep(2)
+        said, waits = (self.folder / "up.log").read_text(), "\ntask "
+        lines, _, tasks = said.partition(waits)
+        return lines[-3000:] + waits + tasks[-20_000:]
 
     def begin(self):
         """Bursar answers, and the quotas of these tests are seen."""

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -75,6 +76,17 @@ async def test_what_each_task_waits_for_is_told_down_to_generators():
 
     block = told.partition("task reader")[2].partition("\ntask")[0]
     assert [name in block for name in ("reads", "numbers", "sleep")] == [True] * 3
+
+
+async def test_what_each_thread_waits_for_is_told_too():
+    goes_on = threading.Event()
+    task = asyncio.create_task(asyncio.to_thread(goes_on.wait))
+    await asyncio.sleep(0)
+    told = tasks()
+    goes_on.set()
+    await task
+
+    assert "Event.wait" in told.partition("\nthread ")[2]
 
 
 def started(*arguments, **environment):
