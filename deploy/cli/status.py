@@ -184,7 +184,7 @@ def _look(settings: LedgerPlace) -> BusView:
     # Who talks to a bus takes half a second to import.
     from deploy.runtime.bootstrap import run
 
-    run(_ask(settings, view))
+    run(_ask(settings, view), has_threads=False)
     return view
 
 

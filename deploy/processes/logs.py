@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import sys
 from typing import TYPE_CHECKING
 
 from deploy.cli.rendering.output import say_by
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 
 def log_as_set(settings: Settings) -> None:
-    """Write logs, and what is said to people, in the form that is set."""
+    """Write logs, and what is said to people, in the form that is set; and where a library crashed, if one does."""
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
     begin(settings.log.format)
     say_by(tell)

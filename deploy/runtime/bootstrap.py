@@ -21,6 +21,7 @@ import msgspec
 import uvloop
 
 from bus import embedded
+from bus.decoders import prepare
 from bus.jetstream import GuardLine, JetStream, require_safe
 from bus.sharing import SharedReading
 from bus.streams import history
@@ -142,6 +143,8 @@ class OwnLedgerWriter:
         from projections.engine.heads import HeadKeeper, Signer
         from projections.engine.runner import Runner
 
+        # Another thread writes the ledger.
+        prepare()
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._lock = lock
         self._sealing, self._anchoring = Sealing(settings, store), Anchoring(settings, store)
@@ -226,9 +229,9 @@ async def reach(
 # the process
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run(work: Coroutine[Any, Any, T], *, has_threads: bool = True) -> T:
     """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so that everything is closed in order; SIGUSR1 shows where
-    each of its tasks waits.
+    each of its tasks waits. ``has_threads`` off: no other thread decodes, so nothing need be prepared for that.
 
     Raises the first error of a group as itself, and StoppedError after a signal that ``work`` did not take for its end.
     """
@@ -257,6 +260,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         loop.add_signal_handler(SIGUSR1, show)
         return await work
 
+    if has_threads:
+        prepare()
     try:
         # The loop that the webhook's latency was measured on.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

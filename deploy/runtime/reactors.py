@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from bus.clock import Clock, ServerClock, SystemClock
+from bus.decoders import prepare
 from bus.events.policies import Mode
 from bus.transport import Transport
 from bus.waiting import Moves, beside
@@ -74,6 +75,8 @@ async def acting(
         effectors |= effects.effectors
         more += effects.beside if mode != "off" else ()
         troubles[reactor.activity] = effects.trouble
+    # Some of them have just been imported.
+    prepare()
     if tracer is not None:
         effectors = {type: Traced(one, tracer, clock) for type, one in effectors.items()}
     runner = Runner(replica, transport, clock, effectors, snapshots, troubles, moves)

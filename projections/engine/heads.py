@@ -62,6 +62,10 @@ class _Line(msgspec.Struct, frozen=True):
     public_key: str
 
 
+#: Made here, as several threads read heads (:mod:`bus.decoders`).
+_line = msgspec.json.Decoder(_Line)
+
+
 class Signer:
     """Signs heads with the key in ``path``, which is made, readable by its owner only, if it is not there.
 
@@ -211,7 +215,7 @@ def line_of(head: Head) -> bytes:
 
 def read_line(line: bytes) -> Head:
     """The head that a line is. Raises ValueError."""
-    read = msgspec.json.decode(line, type=_Line)
+    read = _line.decode(line)
     texts = (read.chain, read.signature, read.public_key)
     return Head(read.sequence, *(bytes.fromhex(text) for text in texts))
 

@@ -113,6 +113,20 @@ def test_sigusr1_shows_where_a_process_waits_and_does_not_end_it(tmp_path):
         up.kill()
 
 
+@pytest.mark.nats
+def test_a_process_that_crashes_says_where_it_was(tmp_path):
+    up = started("up", "--data", tmp_path, HOME=str(tmp_path))
+    try:
+        while "waiting" not in up.stderr.readline():
+            pass
+        up.send_signal(signal.SIGSEGV)
+
+        said = up.communicate(timeout=30)[1]
+        assert "Segmentation fault" in said and "bootstrap.py" in said
+    finally:
+        up.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.nats
