@@ -27,6 +27,7 @@ from bus.streams import mirror
 from bus.waiting import beside
 from deploy.errors import SettingsError
 from deploy.logs import follow
+from deploy.runtime.anchor_places import below
 from deploy.runtime.bootstrap import OwnLedgerWriter, first_error
 from deploy.runtime.clusters import FOLDER, STATE, ClusterLink
 from deploy.runtime.ledgers import held_ledger
@@ -120,8 +121,7 @@ def cluster_settings(settings: Settings, name: str) -> Settings:
         # Segments of two histories have the same names.
         own = folder / name if isinstance(folder, Path) else f"{folder.rstrip('/')}/{name}"
         history = history.model_copy(update={"folder": own})
-    anchor = settings.ledger.anchor.rstrip("/")
-    ledger = LedgerSettings(anchor=f"{anchor}/{name}" if anchor else "")
+    ledger = LedgerSettings(anchor=below(settings.ledger.anchor, name))
     return settings.model_copy(
         update={"data": data, "ledger": ledger, "cluster": cluster, "history": history}
     )

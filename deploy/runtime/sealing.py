@@ -17,6 +17,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from bus.errors import BursarError
+from deploy.runtime.anchor_places import place_of
 from deploy.settings.shape import Settings
 from projections.engine.anchors import Anchor
 from projections.engine.heads import Signer
@@ -39,10 +40,11 @@ def sealer_of(settings: Settings, store: Store) -> Sealer:
 
 
 class Anchoring:
-    """Keeps signed heads in a bucket until cancelled. ``trouble``: why it cannot; "" = it can."""
+    """Keeps signed heads elsewhere until cancelled. ``trouble``: why it cannot; "" = it can."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self._anchor = Anchor(store, settings.ledger.anchor) if settings.ledger.anchor else None
+        address = settings.ledger.anchor
+        self._anchor = Anchor(store, place_of(address, settings)) if address else None
         self.trouble = ""
 
     async def run(self) -> None:

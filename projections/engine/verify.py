@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event, link
 from bus.errors import LedgerError
-from projections.engine.anchors import kept_at
+from projections.engine.anchors import Place, kept_at
 from projections.engine.definitions import foreign
 from projections.engine.dump import snapshot, stream
 from projections.engine.heads import Head, read_heads, verify_head
@@ -88,7 +88,7 @@ class _Findings:
 def verify(
     model: Model,
     store: Store,
-    heads_file: Path | str | None = None,
+    heads_file: Path | Place | None = None,
     *,
     keys: Collection[bytes] = (),
     own_file: Path | None = None,
@@ -96,7 +96,7 @@ def verify(
 ) -> Report:
     """Verify the whole archive of ``store``, and its views, as of one moment, beside a runner that goes on.
 
-    ``heads_file``, or the address of a bucket, and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and
+    ``heads_file``, or where else heads are kept, and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and
     anchor the history;
     ``own_file`` lies beside the ledger. Raises LedgerError when a file is missing or no file of heads.
     """
@@ -189,10 +189,10 @@ def _witnesses(
     return values
 
 
-def _outside(heads_file: Path | str | None, found: _Findings) -> list[Head]:
+def _outside(heads_file: Path | Place | None, found: _Findings) -> list[Head]:
     if heads_file is None:
         return []
-    if isinstance(heads_file, str):
+    if not isinstance(heads_file, Path):
         kept, wrong = kept_at(heads_file)
         for reason in wrong:
             found.add("head", 0, reason)

@@ -14,7 +14,7 @@ from deploy.cli.program.exits import Exit
 from deploy.runtime import sealing
 from deploy.runtime.sealing import Anchoring
 from deploy.settings.load import load
-from projections.engine.anchors import Anchor
+from projections.engine.anchors import Anchor, Objects
 from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.store import Store, engine
 from tests import s3
@@ -68,7 +68,7 @@ def data(url, original, tmp_path, monkeypatch):
 
 def kept(data):
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-    head = Anchor(store, WHERE).keep()
+    head = Anchor(store, Objects(WHERE)).keep()
     store.close()
     return head
 
@@ -126,7 +126,7 @@ def test_nobody_takes_a_head_back_where_the_store_locks_objects(
     bucket = f"locked-{how.replace(' ', '-')}"
     client, where = s3.locked(url, bucket), f"s3://{bucket}/c1"
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-    Anchor(store, where).keep()
+    Anchor(store, Objects(where)).keep()
     store.close()
     [one] = client.list_objects(bucket, recursive=True)
     shutil.rmtree(data)
@@ -190,7 +190,7 @@ def test_a_key_that_was_changed_in_its_file_is_read_after_one_refusal(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     text = f"[default]\naws_access_key_id = {s3.ACCESS}\naws_secret_access_key = "
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-    anchor = Anchor(store, WHERE)
+    anchor = Anchor(store, Objects(WHERE))
     file.write_text(text + "old")
     with pytest.raises(ObjectStoreError, match="secret key"):
         anchor.keep()
@@ -219,7 +219,7 @@ async def test_the_first_head_of_a_new_ledger_is_kept_without_waiting_for_an_hou
 
 def test_an_hour_without_a_new_head_puts_nothing(data, url):
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-    anchor = Anchor(store, WHERE)
+    anchor = Anchor(store, Objects(WHERE))
     assert [anchor.keep() is None for _ in range(3)] == [False, True, True]
     store.close()
     assert len(names(url)) == 1

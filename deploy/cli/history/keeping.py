@@ -28,6 +28,7 @@ from projections.engine.tables import parked as parked_events
 if TYPE_CHECKING:
     from deploy.queries.decisions import AllRederived
     from deploy.settings.place import LedgerPlace
+    from projections.engine.anchors import Place
     from projections.engine.verify import Report
     from reactors.engine.verify import Rederived
 
@@ -123,8 +124,8 @@ def verify(
         str | None,
         typer.Option(
             "--heads",
-            metavar="FILE|s3://…",
-            help="A copy of heads.jsonl, kept elsewhere, or the bucket of `ledger.anchor`.",
+            metavar="FILE|s3://…|configmap://…",
+            help="A copy of heads.jsonl, kept elsewhere, or the place of `ledger.anchor`.",
         ),
     ] = None,
     key: Annotated[
@@ -153,10 +154,11 @@ def verify(
     \b
     bursar verify --heads /mnt/elsewhere/heads.jsonl
     bursar verify --heads s3://anchors/c1
+    bursar verify --heads configmap://bursar-anchors
     bursar verify --key 9a41…
     bursar verify --decisions
     """
-    from bus.object_store import SCHEME
+    from deploy.runtime.anchor_places import is_place, place_of
     from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
@@ -166,8 +168,10 @@ def verify(
         raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
     own = asked.settings.heads_file
     # The file that the ledger's own process writes is no witness from outside.
-    outside: Path | str | None = heads
-    if heads is not None and not heads.startswith(SCHEME):
+    outside: Path | Place | None = None
+    if heads is not None and is_place(heads):
+        outside = place_of(heads, asked.settings)
+    elif heads is not None:
         outside = Path(heads)
         is_own = own.exists() and outside.exists() and outside.samefile(own)
         outside = None if is_own else outside

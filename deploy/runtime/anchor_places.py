@@ -1,0 +1,59 @@
+"""Where signed heads are kept, by the address that the settings or a question name.
+
+Source: ``docs/history.md`` (the chain).
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from bus.object_store import SCHEME as OBJECTS
+from deploy.errors import SettingsError
+from deploy.settings.load import cluster_access
+from projections.engine.anchors import DailyHeads, Objects, Place
+
+if TYPE_CHECKING:
+    from deploy.settings.shape import Settings
+
+CONFIG_MAPS = "configmap://"
+#: What heads in ConfigMaps are kept for where nothing is named.
+PURPOSE = "bursar"
+#: A namespace, and what the names of the ConfigMaps begin with.
+_CONFIG_MAPS = re.compile(rf"{CONFIG_MAPS}([a-z0-9-]{{1,63}})(?:/([a-z0-9-]{{1,40}}))?")
+
+_PLAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,12}[a-z0-9])?")
+
+
+def is_place(address: str) -> bool:
+    """Whether this is the address of a place, and not a file."""
+    return address.startswith((OBJECTS, CONFIG_MAPS))
+
+
+def place_of(address: str, settings: Settings) -> Place:
+    """The place at ``address``. Raises SettingsError where it is none, or where no cluster is found that it could be in."""
+    if address.startswith(OBJECTS):
+        return Objects(address)
+    named = _CONFIG_MAPS.fullmatch(address)
+    if named is None:
+        raise SettingsError(f"{address}: name a place as in configmap://bursar-anchors/bursar")
+    access = cluster_access(settings)
+    if access is None:
+        raise SettingsError(f"{address}: no cluster found: no kubeconfig and no service account")
+    from bus.kube.client.config_maps import ConfigMaps
+
+    found = ConfigMaps(access, named[1], named[2] or PURPOSE, settings.cluster.trust_env)
+    return DailyHeads(found)
+
+
+def below(address: str, name: str) -> str:
+    """The place of one cluster of a hub; "" where the hub has none.
+
+    A name that a ConfigMap cannot have stands there as the beginning of its SHA-256.
+    """
+    if address.startswith(CONFIG_MAPS):
+        namespace, _, purpose = address.removeprefix(CONFIG_MAPS).partition("/")
+        own = name if _PLAIN.fullmatch(name) else sha256(name.encode()).hexdigest()[:12]
+        return f"{CONFIG_MAPS}{namespace}/{(purpose or PURPOSE)[:25]}-{own}"
+    return f"{address.rstrip('/')}/{name}" if address else ""
