@@ -9,7 +9,7 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -20,6 +20,7 @@ from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
 from projections.engine.parts import Part
+from projections.quota_trees.keys import EXPECTED
 from projections.quota_trees.shape import LANDED_US
 
 _SEEN = {PodObserved.wire_type, WorkloadObserved.wire_type}
@@ -59,6 +60,10 @@ class Raises(Part):
     def waits(self, holder: str) -> bool:
         """Whether a child of ``holder`` may still land."""
         return self._holders[holder] > 0
+
+    def is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
+        """Whether something that was let pass below an object was not seen yet. ``live``: what lives there."""
+        return self.waits(uid) or EXPECTED in live
 
     def decided(self, fact: AdmissionDecided, time_us: int) -> None:
         """A decision was stored."""

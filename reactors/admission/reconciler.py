@@ -25,13 +25,14 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.cluster import POD, covers
 from projections.quota_trees import Tree, TreeOverlay
-from projections.quota_trees.keys import EXPECTED, summed
+from projections.quota_trees.keys import summed
 from projections.quota_trees.shape import ELASTIC, LANDED_US
 from projections.quota_trees.tree import Fact
 from reactors.admission.capacity import capacity, sized
 from reactors.admission.decide import UNANSWERED
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.evidence import evidence, seen_in
+from reactors.admission.first_charges import FirstCharges, append
 from reactors.admission.raises import Raises
 from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle
 from reactors.admission.state import AdmissionState
@@ -79,6 +80,7 @@ class Reconciler:
         self._absent: dict[str, int] = {}
         #: Children for which their holder's charge was raised, until they are seen or can no longer land.
         self._raises = raises if raises is not None else Raises()
+        self._first = FirstCharges(journals, view, clock, self._unsettled, self._raises)
         #: By holder: what keeps its own charge until the holder's is raised for it.
         self._behind: dict[str, set[str]] = {}
         journals.listen(self.take)
@@ -134,16 +136,24 @@ class Reconciler:
         for uid in sorted(self._absent):
             listed_us, read = self._absent[uid], self._journals.sequence
             live = self._view.coverage.lives.node(uid).below
-            absent = Absent(uid, listed_us, live, self._is_raised(uid, live))
+            absent = Absent(uid, listed_us, live, self._raises.is_raised(uid, live))
             for tree in sorted(self._journals.holders.get(uid, ())):
                 await self._settle(self._journals.tree(tree), absent, read)
             if self._absent[uid] == listed_us:
                 del self._absent[uid]
+        await self._objects()
+
+    async def _objects(self) -> None:
+        """Work off the objects that changed. First charges of a tree that follow each other are stored together."""
         for count, uid in enumerate(sorted(self._view.changed), 1):
-            with _taken(self._view.changed, uid):
-                await self._object(uid)
+            if uid in self._behind or not self._first.takes(uid):
+                await self._first.store()
+                with _taken(self._view.changed, uid):
+                    await self._object(uid)
             if not count % YIELD_EVERY:
+                await self._first.store()
                 await asyncio.sleep(0)
+        await self._first.store()
 
     async def _quota(self, name: tuple[str, str]) -> bool:
         """Whether this quota is settled; False while its chain to the root was not seen."""
@@ -231,7 +241,7 @@ class Reconciler:
                 return
         if seen.kind == POD:
             seen = self._as_asked(seen)
-        if self._is_raised(uid, seen.live):
+        if self._raises.is_raised(uid, seen.live):
             seen = msgspec.structs.replace(seen, is_raised=True)
         trees = set(self._journals.holders.get(uid, ()))
         own = self._journals.places.get((where.kind, where.quota)) if where else None
@@ -247,7 +257,7 @@ class Reconciler:
     def _is_short(self, holder: str) -> bool:
         """Whether more lives below a holder than it is charged with, and its raise waits for what is on its way there."""
         place, seen = evidence(self._view, holder) or (None, None)
-        if place is None or seen is None or not self._is_raised(holder, seen.live):
+        if place is None or seen is None or not self._raises.is_raised(holder, seen.live):
             return False
         tree = self._journals.trees.get(self._journals.places.get((place.kind, place.quota), ""))
         node = tree.nodes.get(place.quota) if tree is not None else None
@@ -255,10 +265,6 @@ class Reconciler:
         charge = grant.charge if grant is not None else {}
         live = summed(seen.live, seen.types)
         return node is not None and any(n > charge.get(key, 0) for key, n in live.items())
-
-    def _is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
-        """Whether something that was let pass below an object was not seen yet."""
-        return self._raises.waits(uid) or EXPECTED in live
 
     def _as_asked(self, seen: Seen) -> Seen:
         """A pod's facts do not say its limits: where its requests are those that were asked, so are they."""
@@ -280,16 +286,10 @@ class Reconciler:
     async def _store(self, draft: TreeOverlay, facts: Sequence[Fact]) -> None:
         if not facts:
             return
-        tree, now_us = draft.tree, self._clock.now_us()
-        known = tree.sequence
+        now_us = self._clock.now_us()
         for fact in facts:
             draft.add(fact, now_us)
-        ids = [f"keeper/{tree.name}/{fact.number}/{known}" for fact in facts]
-        try:
-            await self._journals.append(draft, ids)
-        except WrongExpectationError as refused:
-            await self._journals.newer(tree, known, refused)
-            raise
+        await append(self._journals, draft)
 
     def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:
         """A complete list, which the view has seen already: what it says of what may have to lapse."""

@@ -1,7 +1,7 @@
 """Bursar's scheduler beside kube-scheduler of the same release, on a real API server: pods a second, CPU, time to a node.
 
     python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5]
-        [--gang 0] [--share 0] [--quota 0] [-o json]
+        [--gang 0] [--share 0] [--quota 0] [--org 0] [-o json]
 
 The published sizes are ``--nodes 1000 --pods 3000 --seconds 30``. etcd without fsync, the API server, nothing that simulates
 nodes; each variant on a control plane of its own. Bursar is ``bursar up`` with its embedded bus (sync always) and its ledger, as
@@ -12,8 +12,8 @@ anyone starts it; kube-scheduler with its defaults, but 500 requests a second al
   With ``--gang 8`` they are gangs of eight of native PodGroups, which are there before, and whose feature gates both servers
   have on: none of a gang may be bound alone. With ``--share 1`` each asks for a part of a GPU, in 300 sizes, of nodes with eight
   cards, and Bursar's profile has DeviceShare: it chooses the card, too. kube-scheduler counts the parts as numbers of a node.
-  With ``--quota 10`` each pod is of one of ten quotas, which Bursar keeps and whose plugin each pod has to pass;
-  kube-scheduler knows nothing of them.
+  With ``--quota 10`` each pod is of one of ten quotas, which Bursar keeps and whose plugin each pod has to pass, each the root
+  of a tree, or with ``--org 1`` all below one; kube-scheduler knows nothing of them.
 - *steady*: so many pods a second, by themselves. From the answer to the create until a watch shows the pod's node, in this process.
 
 All of it shares one machine, so only the ratios of one run count.
@@ -248,14 +248,17 @@ def steady(
     return sorted(max(bound[name] - at, 0.0) * 1e3 for name, at in created.items())
 
 
-def keep(plane: ControlPlane, quotas: int) -> None:
-    """Make quotas that hold all pods."""
+def keep(plane: ControlPlane, quotas: int, *, is_tree: bool = False) -> None:
+    """Make quotas that hold all pods, each by itself or in one tree."""
     plane.kubectl("apply", "--server-side", "-f", str(CRDS))
     plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
-    for number in range(quotas):
+    names = [*["org"] * is_tree, *(f"team-{number}" for number in range(quotas))]
+    for name in names:
+        parent = {"parentBizGroup": "org"} if is_tree and name != "org" else {}
+        spec = {**parent, "hard": {"requests.cpu": "1M" if name == "org" else "100k"}}
         body = {
             "apiVersion": "bursar.io/v1alpha1", "kind": "BizGroupResourceQuota",
-            "metadata": {"name": f"team-{number}"}, "spec": {"hard": {"requests.cpu": "100k"}},
+            "metadata": {"name": name}, "spec": spec,
         }  # fmt: skip
         plane.api.request("POST", QUOTAS, body)
 
@@ -281,7 +284,7 @@ def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
         weights = {"DeviceShare": 5} if args.share else {}
         if args.quota:
             weights["Quota"] = 1
-            keep(plane, args.quota)
+            keep(plane, args.quota, is_tree=bool(args.org))
         profile = (
             {"BURSAR_SCHEDULING__POLICY__PROFILES": json.dumps([{"weights": weights}])}
             if weights
@@ -317,6 +320,7 @@ def run(args: argparse.Namespace) -> Report:
     sort = f" in gangs of {args.gang}" if args.gang else ""
     sort += " with a part of a card each" if args.share else ""
     sort += f" of {args.quota} quotas" if args.quota else ""
+    sort += " in one tree" if args.org else ""
     notes.append(
         f"{args.nodes} nodes, {args.pods} pods{sort}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
@@ -335,5 +339,6 @@ if __name__ == "__main__":
         "gang": 0,
         "share": 0,
         "quota": 0,
+        "org": 0,
     }
     raise SystemExit(measure.main(run, "Schedulers on a real API server.", **options))
