@@ -320,7 +320,9 @@ async def tick(transport: Transport, clock: Clock, cluster: str) -> None:
             await transport.publish([event])
         except RetryableError as error:
             _log.warning("the clock cannot tick now: %s", error)
-        await asyncio.sleep((TICK_US - clock.now_us() % TICK_US) / SECOND_US)
+        # By what was said, not by what time it is now: a sleep that ended a moment early would skip the next tick.
+        next_us = (now_us // TICK_US + 1) * TICK_US
+        await asyncio.sleep(min(max(next_us - clock.now_us(), 0), TICK_US) / SECOND_US)
 
 
 async def announce(
