@@ -20,6 +20,9 @@ from bus.events.vocabulary import Fact
 
 #: By Koordinator: which parts of which devices a pod was given.
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+#: By Bursar, of the resources that a pod requests or a node has: what the installation counts as cards (``devices.accelerators``),
+#: as JSON, ``{resource: [milli-cards, model]}``. No annotation of this name is taken.
+COUNTED = "bursar.io/counted-as-cards"
 #: Devices as numbers: the first of each kind, and how many there may be of one.
 FIRST = {"gpu": 0, "rdma": 1_000, "fpga": 2_000}
 MOST_MINORS = 1_000

@@ -5,9 +5,16 @@ Source: HAMi, Volcano, KAI-Scheduler and Koordinator, their documentation of pod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
-from bus.events.devices import ALLOCATED
+import msgspec
+
+from bus.amounts import PodResources
+from bus.events.devices import ALLOCATED, COUNTED
+
+if TYPE_CHECKING:
+    from bus.kube.watch.labels import LabelPolicy
 
 #: By HAMi, Volcano vGPU, KAI and Koordinator.
 POD_ANNOTATIONS = (
@@ -25,20 +32,43 @@ LONGEST = 4_096
 LONGEST_OF = {ALLOCATED: 16_384}
 MOST_GROUPS = 16
 
+_encode = msgspec.json.Encoder().encode
+_resources = msgspec.json.Decoder(PodResources).decode
+
 
 def of_pod(
-    labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None
+    labels: Mapping[str, str] | None,
+    annotations: Mapping[str, str] | None,
+    resources: bytes = b"",
+    policy: LabelPolicy | None = None,
 ) -> dict[str, str]:
-    """What a pod's annotations and labels say of shared cards; mostly nothing."""
+    """What a pod's annotations and labels say of shared cards, and the ``policy`` of its ``resources``; mostly nothing.
+
+    ``resources``: a :class:`bus.amounts.PodResources`, as the pod's fact has it.
+    """
     found = _picked(annotations, POD_ANNOTATIONS)
+    if policy is not None and policy.accelerators:
+        asked = _resources(resources)
+        named = [one.requests for one in (*asked.containers, *asked.init_containers)]
+        found |= _counted({name for one in named for name in one}, policy)
     for key in sorted(key for key in labels or () if key == GROUP or key.startswith(f"{GROUP}/"))[:MOST_GROUPS]:  # fmt: skip
         found[key] = labels[key]  # type: ignore[index]
     return found
 
 
-def of_node(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """What a node's annotations say of its cards; mostly nothing."""
-    return _picked(annotations, NODE_ANNOTATIONS)
+def of_node(
+    annotations: Mapping[str, str] | None,
+    allocatable: Collection[str] = (),
+    policy: LabelPolicy | None = None,
+) -> dict[str, str]:
+    """What a node's annotations say of its cards, and the ``policy`` of what is ``allocatable`` there; mostly nothing."""
+    return _picked(annotations, NODE_ANNOTATIONS) | _counted(allocatable, policy)
+
+
+def _counted(names: Collection[str], policy: LabelPolicy | None) -> dict[str, str]:
+    accelerators = policy.accelerators if policy is not None else ()
+    found = {name: one for name, one in accelerators if name in names}
+    return {COUNTED: _encode(found).decode()} if found else {}
 
 
 def _picked(texts: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str]:

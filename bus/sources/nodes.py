@@ -95,7 +95,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         further_labels=further,
         taints=taints,
         images=images_of(status.images or ()),
-        card_texts=card_texts.of_node(metadata.annotations),
+        card_texts=card_texts.of_node(metadata.annotations, status.allocatable or (), labels),
         usage_thresholds=(metadata.annotations or {}).get(THRESHOLDS, "")[:LONGEST_THRESHOLDS],
         is_cut=taints_cut or labels_cut,
     )

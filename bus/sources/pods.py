@@ -206,7 +206,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         ),
         claim_templates=claim_templates(spec.resource_claims),
         claimed=claimed(status.extended_resource_claim_status),
-        card_texts=card_texts.of_pod(metadata.labels, metadata.annotations),
+        card_texts=card_texts.of_pod(metadata.labels, metadata.annotations, resources, labels),
         notes=records.notes(
             ("labels_cut", texts.labels_cut),
             ("annotations_cut", texts.annotations_cut),

@@ -83,7 +83,7 @@ async def following(
                 transport,
                 cluster.clock,
                 name=name,
-                labels=settings.labels.policy(),
+                labels=settings.observed(),
                 settings=paced(settings, source),
                 known=await asyncio.to_thread(known, state, store, source, name),
                 vanished=emptied if source is NAMESPACES else None,

@@ -40,7 +40,7 @@ FIELDS = {
     "bus": frozenset({"url", "monitor_urls", "replicas", *BUS_FILES}),
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
-OTHERS = frozenset({"history", "labels", "admission", "api", "hub", "log", "tracing"})
+OTHERS = frozenset({"history", "labels", "devices", "admission", "api", "hub", "log", "tracing"})
 REACTORS = Path(__file__).parents[2] / "reactors"
 
 

@@ -171,6 +171,8 @@ def _kind(kind: Any) -> str:
         return f"list of {_kind(get_args(kind)[0])}s"
     if origin is dict:
         return f"mapping of texts to {_kind(get_args(kind)[1])}s"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "mapping"
     known = {
         str: "text",
         SecretStr: "text",

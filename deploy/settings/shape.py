@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -49,6 +50,7 @@ from deploy.settings.addresses import (
 )
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.api import ApiSettings
+from deploy.settings.devices import DeviceSettings
 from deploy.settings.environment import environment
 from deploy.settings.file import SettingsFile
 from deploy.settings.user_key import user_names
@@ -286,6 +288,7 @@ class Settings(BaseSettings):
     bus: BusSettings = BusSettings()
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
+    devices: DeviceSettings = DeviceSettings()
     admission: AdmissionSettings = AdmissionSettings()
     api: ApiSettings = ApiSettings()
     hub: HubSettings = HubSettings()
@@ -302,6 +305,10 @@ class Settings(BaseSettings):
         """Reactor to the mode and the policy that are wanted, of those that have one. Raises CullerEnvironmentError."""
         found = {one.name: self.section(one).wanted(environment()) for one in REACTORS}
         return {name: wanted for name, wanted in found.items() if wanted is not None}
+
+    def observed(self) -> LabelPolicy:
+        """What sources may take from objects. Raises SettingsError where the key of users' names cannot be read."""
+        return replace(self.labels.policy(), accelerators=self.devices.policy())
 
     @property
     def ledger_url(self) -> str:

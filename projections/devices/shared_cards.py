@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import msgspec
 
+from bus.events.devices import COUNTED
 from projections.devices.demand import ACCELERATORS
 from projections.devices.sizes import WHOLE
 
@@ -79,7 +80,7 @@ def shared(
             return Parts((times(part, requests[count]),), frozenset((count, *asked)), is_unseen)
     if FRACTION in texts or MEMORY in texts:
         return _fraction(texts, _label(node))
-    return _sliced(requests, node)
+    return _sliced(requests, node, texts.get(COUNTED) or node.get(COUNTED))
 
 
 def virtual(prefix: str) -> tuple[str, str, str]:
@@ -132,8 +133,12 @@ def _fraction(texts: Mapping[str, str], card: int) -> Parts:
     return Parts((times(Part(min(WHOLE, WHOLE * memory // card), memory), devices),))
 
 
-def _sliced(requests: Mapping[str, int], node: Mapping[str, str]) -> Parts:
-    """Cards that the device plugin shows several times, and accelerators of other vendors."""
+_counted = msgspec.json.Decoder(dict[str, tuple[int, str]]).decode
+
+
+def _sliced(requests: Mapping[str, int], node: Mapping[str, str], counted: str | None) -> Parts:
+    """Cards that the device plugin shows several times, accelerators of other vendors, and what is ``counted`` as cards."""
+    named = _counted(counted) if counted else {}
     parts: list[Part] = []
     replaced: set[str] = set()
     is_size_unseen = False
@@ -144,6 +149,9 @@ def _sliced(requests: Mapping[str, int], node: Mapping[str, str]) -> Parts:
         elif name == "nvidia.com/gpu.shared":
             parts.append(times(Part(WHOLE // replicas if replicas > 1 else 0), count))
             is_size_unseen |= replicas <= 1
+        elif name in named:
+            milli, model = named[name]
+            parts.append(times(Part(milli, 0, model), count))
         elif ACCELERATORS.fullmatch(name):
             parts.append(times(Part(WHOLE, 0, name.partition("/")[2]), count))
         else:

@@ -66,6 +66,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _encode = msgspec.json.Encoder().encode
 
 
+class Accelerator(msgspec.Struct, frozen=True, array_like=True):
+    """A resource of which each is so many thousandths of a card, named ``model`` where no label of its node says another name."""
+
+    gpu_milli: int
+    model: str
+
+
 class LabelPolicy(msgspec.Struct, frozen=True):
     """What a source may take from labels and annotations. The same policy gives the same facts, so
     a change of it takes effect with the next observation of an object and never in what was said
@@ -80,6 +87,8 @@ class LabelPolicy(msgspec.Struct, frozen=True):
     owner_annotation: str = "owner"
     #: Under which key names of users go into the history; None = as they are.
     names: UserNames | None = None
+    #: Resources that an installation counts as cards, by name.
+    accelerators: tuple[tuple[str, Accelerator], ...] = ()
     #: Label keys that are kept: reports group by them (``--by label:KEY``).
     label_keys: frozenset[str] = frozenset(
         {

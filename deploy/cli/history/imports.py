@@ -68,7 +68,7 @@ def _trace(
     asked: CommandContext, folder: Path, pods: Path | None, nodes: Path | None, epoch_us: int
 ) -> Iterable[Event]:
     settings = asked.settings
-    policy, cluster = settings.labels.policy(), settings.cluster.name
+    policy, cluster = settings.observed(), settings.cluster.name
     if nodes is None:
         return openb.read_trace(folder, pods, epoch_us, cluster=cluster, labels=policy)
     with tempfile.TemporaryDirectory() as named:

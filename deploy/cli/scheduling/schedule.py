@@ -72,7 +72,7 @@ def check(
         replica.cluster_state,
         found,
         namespace=namespace,
-        labels=asked.settings.labels.policy(),
+        labels=asked.settings.observed(),
         sequence=stands.sequence,
     )
     rows = [_row(one) for one in done]
