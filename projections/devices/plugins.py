@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
+from bus.events.devices import COUNTED
 from projections.devices.shared_cards import HAMI_NODE, VOLCANO_NODE, registered, shared
 from projections.devices.sizes import WHOLE
 
@@ -29,6 +30,7 @@ def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str
     )
     if cards:
         found["nvidia"] = WHOLE * cards
+    named = {COUNTED: node[COUNTED]} if COUNTED in node else {}
     percent = 0
     for name, text in allocatable.items():
         domain, _, resource = name.partition("/")
@@ -42,7 +44,7 @@ def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str
             # Koordinator says the cards of another vendor once more, in hundredths.
             percent = max(percent, count)
             continue
-        parts = shared({name: count}, {}, node)
+        parts = shared({name: count}, named, node)
         milli = sum(part.gpu_milli for part in parts.parts)
         if not parts.replaced and resource == "gpu":
             milli = WHOLE * count

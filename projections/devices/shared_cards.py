@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 import msgspec
 
@@ -39,6 +40,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None
 
 
+#: A label's value is no longer.
+LONGEST_MODEL = 63
 #: Tenants write these numbers, and no pod has more: cards of one name, and MiB of one card.
 MOST_CARDS, MOST_MIB = 2**20, 2**24
 
@@ -80,7 +83,7 @@ def shared(
             return Parts((times(part, requests[count]),), frozenset((count, *asked)), is_unseen)
     if FRACTION in texts or MEMORY in texts:
         return _fraction(texts, _label(node))
-    return _sliced(requests, node, texts.get(COUNTED) or node.get(COUNTED))
+    return _sliced(requests, node, counted(texts.get(COUNTED, "")))
 
 
 def virtual(prefix: str) -> tuple[str, str, str]:
@@ -133,12 +136,27 @@ def _fraction(texts: Mapping[str, str], card: int) -> Parts:
     return Parts((times(Part(min(WHOLE, WHOLE * memory // card), memory), devices),))
 
 
-_counted = msgspec.json.Decoder(dict[str, tuple[int, str]]).decode
+_named = msgspec.json.Decoder(dict[str, tuple[int, str]]).decode
 
 
-def _sliced(requests: Mapping[str, int], node: Mapping[str, str], counted: str | None) -> Parts:
-    """Cards that the device plugin shows several times, accelerators of other vendors, and what is ``counted`` as cards."""
-    named = _counted(counted) if counted else {}
+@lru_cache(maxsize=256)
+def counted(text: str) -> Mapping[str, tuple[int, str]]:
+    """What an installation counts as cards: resource to milli-cards and model. What Bursar would not have written says nothing."""
+    try:
+        found = _named(text) if text else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    return {
+        name: (milli, model)
+        for name, (milli, model) in found.items()
+        if 0 < milli <= WHOLE and 0 < len(model) <= LONGEST_MODEL
+    }
+
+
+def _sliced(
+    requests: Mapping[str, int], node: Mapping[str, str], named: Mapping[str, tuple[int, str]]
+) -> Parts:
+    """Cards that the device plugin shows several times, accelerators of other vendors, and what is ``named`` as cards."""
     parts: list[Part] = []
     replaced: set[str] = set()
     is_size_unseen = False

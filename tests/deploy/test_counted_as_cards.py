@@ -96,6 +96,23 @@ def test_what_was_observed_before_the_setting_stays_a_count(capsys, tmp_path):
     assert (row["gpu_milli"], row["extended"]) == (0, f'{{"{MLU}":2,"{CORE}":25}}')
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{", "[]", '{"cambricon.com/mlu370":[0,"x"]}', '{"cambricon.com/mlu370":[1001,"x"]}', '{"cambricon.com/mlu370":[-5,"x"]}',
+        '{"cambricon.com/mlu370":[1e300,"x"]}', '{"cambricon.com/mlu370":[1000,""]}', '{"cambricon.com/mlu370":[1000]}',
+        "[" * 9_000, json.dumps({MLU: [1000, "x" * 64]}),
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_what_no_source_would_have_said_counts_nothing(text, capsys, tmp_path):
+    """A history may be imported, or written by whoever may write the bus: nothing ends, and no card is made up."""
+    [row] = held(capsys, tmp_path, given.node_observed(), pod(texts={COUNTED: text}))
+
+    assert row["gpu_milli"] == 0
+    assert offered({MLU: "4"}, {COUNTED: text}) == {}
+
+
 def test_a_node_offers_them():
     assert offered({MLU: "4", "cpu": "8"}, {COUNTED: SAID[COUNTED]}) == {"cambricon": 4000}
     assert offered({CORE: "200"}, {COUNTED: SAID[COUNTED]}) == {"iluvatar": 2000}
