@@ -1,5 +1,7 @@
 """What the keeper sees together is charged together: one entry for each tree, of the same charges in the same order."""
 
+import asyncio
+
 import pytest
 
 from bus.errors import BusUnavailableError
@@ -26,9 +28,11 @@ class Interrupted(MemoryTransport):
 
     def __init__(self):
         super().__init__()
-        self.refused, self.asked = 0, []
+        self.refused, self.asked, self.pauses = 0, [], 0
 
     async def publish(self, events, *, expect=None):
+        for _ in range(self.pauses):
+            await asyncio.sleep(0)
         if events[0].type.startswith("admission."):
             self.asked.append(events[0].key)
             if self.refused:
@@ -110,3 +114,25 @@ async def test_two_keepers_charge_it_once(cluster):
         assert (cluster.used(), cluster.used("other")) == (15_000, 15_000)
         assert len(cluster.said("decided")) == 30
         assert other.journals.tree("biz/team").nodes["team"].used("limits.cpu") == 15_000
+
+
+@pytest.mark.parametrize("pauses", [0, 1, 3, 7])
+async def test_reviews_meanwhile_are_entries_of_their_own(cluster, pauses):
+    """Who decided on a tree after the draft, and before that was stored, made it old: its numbers would have been given twice."""
+
+    async def asked(number):
+        for _ in range(number):
+            await asyncio.sleep(0)
+        return await cluster.ask(f"asked-{number}", 1, quota=("team", "other")[number % 2])
+
+    cluster.transport.pauses = pauses
+    await cluster.see_quota("team", {"limits.cpu": 100_000})
+    await cluster.see_quota("other", {"limits.cpu": 100_000})
+    asking = [asyncio.create_task(asked(number)) for number in range(120)]
+    await together(cluster, "team", "other")
+    answers = await asyncio.gather(*asking)
+    await cluster.settled()
+
+    assert all(answer.allowed for answer in answers)
+    assert (cluster.used(), cluster.used("other")) == (75_000, 75_000)
+    assert cluster.admission.journals.parked == 0
