@@ -241,6 +241,8 @@ class TreeOverlay:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
+        #: The last entry of the journal that it stands on.
+        self.known = tree.sequence
         self.facts: list[tuple[Fact, int]] = []
         self._grants: dict[tuple[str, str], Grant] = {}
         #: What the decisions add, by quota and key; the same by quota and namespace, and key.

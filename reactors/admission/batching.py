@@ -78,11 +78,10 @@ class DecisionBatcher:
                 draft.add(answer, now_us)
                 answers.append(answer)
             ids = [f"admission/{w.request}/{a.number}" for w, a in zip(batch, answers, strict=True)]
-            known = tree.sequence
             try:
                 await self._journals.append(draft, ids)
             except WrongExpectationError as refused:
-                await self._journals.newer(tree, known, refused)
+                await self._journals.newer(tree, draft.known, refused)
                 await self._journals.turn(self._tree)
                 batch = [waiting for waiting in batch if not waiting.answer.done()]
                 continue

@@ -23,10 +23,9 @@ from reactors.engine.journals import Journals
 
 
 class _Draft(msgspec.Struct):
-    """Charges of objects of one tree, decided at one moment, behind the entry ``known`` of its journal."""
+    """Charges of objects of one tree, decided at one moment."""
 
     overlay: TreeOverlay
-    known: int
     at_us: int
     uids: list[str] = []
 
@@ -73,14 +72,13 @@ class FirstCharges:
         return bool(facts)
 
     def _draft(self, name: str) -> _Draft:
-        tree = self._journals.tree(name)
-        return _Draft(TreeOverlay(tree), tree.sequence, self._clock.now_us())
+        return _Draft(TreeOverlay(self._journals.tree(name)), self._clock.now_us())
 
     async def store(self) -> None:
         """Store them, those of each tree by themselves. What fails is marked again, and the first error is raised."""
         found = [*self._drafts.values()]
         self._drafts.clear()
-        appended = (append(self._journals, one.overlay, one.known) for one in found)
+        appended = (append(self._journals, one.overlay) for one in found)
         try:
             ended = await asyncio.gather(*appended, return_exceptions=True)
         except asyncio.CancelledError:
@@ -96,14 +94,9 @@ class FirstCharges:
             raise errors[0]
 
 
-async def append(journals: Journals, draft: TreeOverlay, known: int) -> None:
-    """Append what the keeper decided behind the entry ``known``. Raises WrongExpectationError where somebody else was faster, once
-    that was read.
-    """
-    tree = draft.tree
-    if tree.sequence != known:
-        # A review of this process, say: the draft's numbers are given.
-        raise WrongExpectationError(subject=tree.name, last_sequence=tree.sequence)
+async def append(journals: Journals, draft: TreeOverlay) -> None:
+    """Append what the keeper decided. Raises WrongExpectationError where somebody else was faster, once that was read."""
+    tree, known = draft.tree, draft.known
     ids = [f"keeper/{tree.name}/{fact.number}/{known}" for fact, _ in draft.facts]
     try:
         await journals.append(draft, ids)

@@ -286,10 +286,10 @@ class Reconciler:
     async def _store(self, draft: TreeOverlay, facts: Sequence[Fact]) -> None:
         if not facts:
             return
-        now_us, known = self._clock.now_us(), draft.tree.sequence
+        now_us = self._clock.now_us()
         for fact in facts:
             draft.add(fact, now_us)
-        await append(self._journals, draft, known)
+        await append(self._journals, draft)
 
     def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:
         """A complete list, which the view has seen already: what it says of what may have to lapse."""

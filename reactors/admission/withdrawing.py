@@ -116,15 +116,17 @@ class Withdrawals:
         name, fact = asked.stored
         tree = self._journals.tree(name)
         while True:
-            draft, known = TreeOverlay(tree), tree.sequence
+            draft = TreeOverlay(tree)
             release = Release(fact.quota, fact.uid, UNANSWERED, request=fact.request)
             read = self._journals.sequence
             evidence = Evidence(read, number=fact.number, before=asked.before)
             draft.add(taken_back(draft, release, evidence), self._clock.now_us())
             try:
-                return await self._journals.append(draft, [f"{UNANSWERED}/{fact.request}/{known}"])
+                return await self._journals.append(
+                    draft, [f"{UNANSWERED}/{fact.request}/{draft.known}"]
+                )
             except WrongExpectationError as refused:
-                await self._journals.newer(tree, known, refused)
+                await self._journals.newer(tree, draft.known, refused)
 
 
 def taken_back(draft: TreeOverlay, release: Release, evidence: Evidence) -> AdmissionReleased:

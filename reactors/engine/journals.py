@@ -175,7 +175,8 @@ class Journals(Forest):
         """Append the draft's decisions to its tree's journal: all or none, and apply them.
 
         ``ids`` need to be unique in the cluster; trees of two clusters may have one name.
-        Raises WrongExpectationError when another process was faster; see :meth:`newer`.
+        Raises WrongExpectationError when another process was faster, or another part of this one, since the draft was begun; see
+        :meth:`newer`.
         """
         tree = draft.tree
         events = self._events(draft, [f"{self._cluster}/{id}" for id in ids])
@@ -183,7 +184,7 @@ class Journals(Forest):
         crashpoint("journal.before_append")
         began = time.monotonic()
         sequences = await self._transport.publish(
-            [event for event, _ in events], expect=Expectation(subject, tree.sequence)
+            [event for event, _ in events], expect=Expectation(subject, draft.known)
         )
         crashpoint("journal.after_append")
         self._turns[tree.name].took(time.monotonic() - began)

@@ -155,7 +155,7 @@ class Releasing:
     async def _append(self, draft: TreeOverlay) -> None:
         if not draft.facts:
             return
-        tree, known = draft.tree, draft.tree.sequence
+        tree, known = draft.tree, draft.known
         ids = [f"queue/{tree.name}/{fact.number}" for fact, _ in draft.facts]
         crashpoint("queue.before_release")
         try:

@@ -2,7 +2,11 @@
 
 from importlib import import_module
 
+import msgspec
+import pytest
+
 from bus.clock import SystemClock
+from bus.errors import WrongExpectationError
 from bus.events.admissions import QuotaDeclared, QuotaSpec
 from bus.memory import MemoryTransport
 from projections.quota_trees import TreeOverlay
@@ -68,3 +72,27 @@ async def test_what_another_process_appended_is_decoded_once(monkeypatch):
 
     assert said == [declared("a")] * 3
     assert decoded == [QuotaDeclared]
+
+
+@pytest.mark.parametrize("by", ["this process", "another"])
+async def test_a_draft_on_which_somebody_decided_meanwhile_is_not_stored(by):
+    """Its numbers are given. Queues decide on all trees at one look, and store one after the other."""
+    transport = MemoryTransport()
+    journals = await appended(transport, "c1", "a")
+    journals.take(transport.events)
+    tree = journals.tree("biz/q")
+    drafts = [TreeOverlay(tree), TreeOverlay(tree)]
+    for draft, uid in zip(drafts, ("b", "c"), strict=True):
+        draft.add(msgspec.structs.replace(declared(uid), number=draft.number), 2)
+    who = journals
+    if by == "another":
+        who = Journals(transport, SystemClock(), cluster="c1", source="webhook")
+        who.take(transport.events)
+        drafts[0].tree = who.tree("biz/q")
+    await who.append(drafts[0], ["first"])
+    with pytest.raises(WrongExpectationError):
+        await journals.append(drafts[1], ["second"])
+
+    assert [event.id for event in transport.events] == ["c1/keeper/biz/q/1/0", "c1/first"]
+    journals.take(transport.events[1:])
+    assert (tree.number, tree.nodes["q"].uid, journals.parked) == (2, "b", 0)
