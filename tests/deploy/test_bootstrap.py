@@ -79,14 +79,20 @@ async def test_what_each_task_waits_for_is_told_down_to_generators():
 
 
 async def test_what_each_thread_waits_for_is_told_too():
-    goes_on = threading.Event()
-    task = asyncio.create_task(asyncio.to_thread(goes_on.wait))
-    await asyncio.sleep(0)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def stays():
+        begun.set()
+        goes_on.wait()
+
+    task = asyncio.create_task(asyncio.to_thread(stays))
+    while not begun.is_set():
+        await asyncio.sleep(0)
     told = tasks()
     goes_on.set()
     await task
 
-    assert "Event.wait" in told.partition("\nthread ")[2]
+    assert "stays (" in told.partition("\nthread ")[2]
 
 
 def started(*arguments, **environment):
