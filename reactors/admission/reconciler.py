@@ -39,8 +39,10 @@ from reactors.admission.state import AdmissionState
 from reactors.admission.unsettled import Unsettled
 from reactors.engine.journals import Journals
 
-#: Objects between two moments at which others may use this process.
-YIELD_EVERY = 200
+#: Objects between two moments at which first charges are stored: what others decide on a tree meanwhile undoes them.
+STORED_EVERY = 50
+#: Objects between two moments at which others may use this process; nothing is left to be stored then.
+YIELD_EVERY = 4 * STORED_EVERY
 
 _log = logging.getLogger(__name__)
 
@@ -150,8 +152,9 @@ class Reconciler:
                 await self._first.store()
                 with _taken(self._view.changed, uid):
                     await self._object(uid)
-            if not count % YIELD_EVERY:
+            if not count % STORED_EVERY:
                 await self._first.store()
+            if not count % YIELD_EVERY:
                 await asyncio.sleep(0)
         await self._first.store()
 

@@ -224,6 +224,12 @@ class Scene:
     async def all_bound(self):
         await self._none(lambda pod: not pod["spec"].get("nodeName"))
 
+    async def so_many_bound(self, count):
+        """Until so many have a node. Who was told that there is no room is tried again: what a killed process decided held it."""
+        async with asyncio.timeout(LONGEST):
+            while sum(bool(pod["spec"].get("nodeName")) for pod in await self.pods()) < count:
+                await asyncio.sleep(0.2)
+
     async def all_told(self):
         """Until each is bound, or was told that there is no room."""
         await self._none(lambda pod: not pod["status"].get("conditions"))

@@ -70,6 +70,7 @@ async def test_no_cpu_belongs_to_two_pods_and_every_pod_says_which_it_has(plane)
         ) as left,
     ):
         await scene.create(pod(number) for number in range(PODS))
+        await scene.so_many_bound(NODES * CPUS // 4)
         await scene.all_told()
     found = [one for one in await scene.pods() if one["spec"].get("nodeName")]
     held = {one["metadata"]["name"]: json.loads(one["metadata"]["annotations"][STATUS])["cpuset"] for one in found}  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 
 from bus.errors import BusUnavailableError
 from bus.memory import MemoryTransport
+from reactors.admission import reconciler
 from reactors.admitting import following
 from tests.reactors.below import owner
 from tests.reactors.cluster import Cluster
@@ -55,6 +56,13 @@ async def test_first_charges_of_a_tree_are_one_entry(cluster):
     assert await together(cluster, "team") == ["biz/team"]
     told = cluster.said("decided")
     assert [(one["uid"], one["reason"]) for one in told] == [(n, "ungoverned") for n in NAMES]
+    assert cluster.used() == 30_000
+
+
+async def test_no_more_are_stored_together_than_are_soon_decided(cluster, monkeypatch):
+    """What other processes decide on a tree meanwhile undoes them all."""
+    monkeypatch.setattr(reconciler, "STORED_EVERY", 10)
+    assert await together(cluster, "team") == ["biz/team"] * 3
     assert cluster.used() == 30_000
 
 
