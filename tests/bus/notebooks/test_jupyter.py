@@ -99,9 +99,10 @@ async def test_a_killed_kernel_does_not_pass_for_a_busy_one_for_ever(server):
         if "ipykernel_launcher" in " ".join(child.cmdline()):
             os.kill(child.pid, signal.SIGKILL)
 
-    restarted = await kernels_of(server, lambda e: e.starting_since_us is not None)
+    # A server that is slow says for a moment that the new kernel starts, and that the old one is busy.
+    restarted = await kernels_of(server, lambda e: e.starting_since_us is not None and not e.busy)
 
-    assert (False, "ok") == (restarted.busy, restarted.outcome)
+    assert restarted.outcome == "ok"
     assert restarted.starting_since_us <= now()
 
 
