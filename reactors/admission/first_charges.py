@@ -76,6 +76,8 @@ class FirstCharges:
 
     async def store(self) -> None:
         """Store them, those of each tree by themselves. What fails is marked again, and the first error is raised."""
+        if not self._drafts:
+            return
         found = [*self._drafts.values()]
         self._drafts.clear()
         appended = (append(self._journals, one.overlay) for one in found)

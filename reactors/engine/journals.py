@@ -1,8 +1,8 @@
 """ADAPTER: the journals of all quota trees, followed from the bus and held in memory; and appending to them.
 
-A process appends what it decided on a tree with the sequence it knows as the last of that tree. If
-another process was faster nothing is stored; the reader then brings what the other one said, and
-the decision is made again. There is no lock and no leader between webhook processes.
+A process appends its decisions on a tree behind the entry that they stand on. If another process, or another part of
+this one, appended since, nothing is stored; the reader then brings what the other one said, and the decision is made
+again. There is no lock and no leader between webhook processes.
 
 Source: docs/architecture.md (admission); transport contract (``expect``).
 """

@@ -1,7 +1,6 @@
 """Signed heads in ConfigMaps of a real API server vouch for a history, whatever is done with this machine and Bursar's account."""
 
 import asyncio
-import json
 import shutil
 
 import pytest
@@ -16,9 +15,10 @@ from deploy.cli.program.exits import Exit
 from deploy.runtime.anchor_places import below, place_of
 from deploy.runtime.sealing import Anchoring
 from deploy.settings.load import load
-from projections.engine.anchors import Anchor, DailyHeads, kept_at
+from projections.engine.anchors import DailyHeads, kept_at
 from projections.engine.store import Store, engine
 from tests.cluster.api import ApiError
+from tests.deploy.anchored import kept, verified
 from tests.deploy.ledgers import EVENTS, bursar
 from tests.deploy.manifests import FOLDER
 from tests.reactors.cluster import START_US
@@ -67,21 +67,6 @@ def imported(folder, events):
     lines = b"".join(to_line(event) + b"\n" for event in events)
     (folder / "events.ndjson").write_bytes(lines)
     assert bursar("import", "events", folder / "events.ndjson", "--data", folder / "data") == 0
-
-
-def kept(data, place):
-    store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-    head = Anchor(store, place).keep()
-    store.close()
-    return head
-
-
-def verified(capsys, *arguments):
-    """Exit code, and what is said."""
-    capsys.readouterr()
-    code = bursar("verify", *arguments, "-o", "json")
-    out, err = capsys.readouterr()
-    return code, json.loads(out) if out else {}, err
 
 
 def found(plane):

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import shutil
 
 import minio.datatypes
@@ -19,6 +18,7 @@ from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.store import Store, engine
 from tests import s3
 from tests.cluster import build
+from tests.deploy.anchored import kept, verified
 from tests.deploy.ledgers import EVENTS, bursar
 from tests.projections.engine.archives import fill, ledger
 from tests.recording import recorded
@@ -62,23 +62,8 @@ def data(url, original, tmp_path, monkeypatch):
     data = shutil.copytree(original, tmp_path / "data")
     monkeypatch.setenv("BURSAR_DATA", str(data))
     monkeypatch.setenv("BURSAR_LEDGER__ANCHOR", WHERE)
-    assert kept(data).sequence == len(EVENTS) + 1
+    assert kept(data, Objects(WHERE)).sequence == len(EVENTS) + 1
     return data
-
-
-def kept(data):
-    store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-    head = Anchor(store, Objects(WHERE)).keep()
-    store.close()
-    return head
-
-
-def verified(capsys, *arguments):
-    """Exit code, and what is said."""
-    capsys.readouterr()
-    code = bursar("verify", *arguments, "-o", "json")
-    out, err = capsys.readouterr()
-    return code, json.loads(out) if out else {}, err
 
 
 def names(url):
@@ -102,7 +87,7 @@ def test_a_history_that_was_written_anew_beside_its_own_key_is_found(data, url, 
     assert code == Exit.DIFFERENT and row["findings"]
 
     before = names(url)
-    assert kept(data) is not None
+    assert kept(data, Objects(WHERE)) is not None
     assert set(before) < set(names(url)), "a head stands beside what was, and replaces nothing"
     assert verified(capsys, "--heads", WHERE)[0] == Exit.DIFFERENT
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -103,34 +104,36 @@ def started(*arguments, **environment):
     )  # fmt: skip
 
 
-@pytest.mark.nats
-def test_sigusr1_shows_where_a_process_waits_and_does_not_end_it(tmp_path):
-    up = started("up", "--data", tmp_path, HOME=str(tmp_path))
+@contextmanager
+def waiting_up(folder):
+    """`bursar up` without a cluster, when it waits for one."""
+    up = started("up", "--data", folder, HOME=str(folder))
     try:
         while "waiting" not in up.stderr.readline():
             pass
+        yield up
+    finally:
+        up.kill()
+
+
+@pytest.mark.nats
+def test_sigusr1_shows_where_a_process_waits_and_does_not_end_it(tmp_path):
+    with waiting_up(tmp_path) as up:
         up.send_signal(signal.SIGUSR1)
         while "OwnLedgerWriter.run" not in (line := up.stderr.readline()):
             assert line
         up.send_signal(signal.SIGTERM)
 
         assert "stopped" in up.communicate(timeout=30)[1]
-    finally:
-        up.kill()
 
 
 @pytest.mark.nats
 def test_a_process_that_crashes_says_where_it_was(tmp_path):
-    up = started("up", "--data", tmp_path, HOME=str(tmp_path))
-    try:
-        while "waiting" not in up.stderr.readline():
-            pass
+    with waiting_up(tmp_path) as up:
         up.send_signal(signal.SIGSEGV)
 
         said = up.communicate(timeout=30)[1]
         assert "Segmentation fault" in said and "bootstrap.py" in said
-    finally:
-        up.kill()
 
 
 @pytest.mark.slow

@@ -23,7 +23,8 @@ T = TypeVar("T")
 KEY = "text"
 #: Its value is what the ConfigMap belongs to.
 LABEL = "bursar.io/kept-for"
-PAGE_SIZE = 500
+#: Each may have a megabyte, whoever made it, and a page is held in memory (:data:`bus.kube.client.requests.LARGEST_PAGE`).
+PAGE_SIZE = 100
 
 
 class _Metadata(msgspec.Struct):
