@@ -184,6 +184,36 @@ class CpuTerms(_Part, frozen=True):
     holds: HeldCpus | None = None
 
 
+class DeviceHint(_Part, frozen=True):
+    """What a pod wants of its devices of one kind."""
+
+    #: Which devices, by their labels.
+    selector: LabelSelector | None = None
+    #: ``ApplyForAll``: its request of each of them; ``RequestsAsCount``: so many of them; "" = as it requests.
+    strategy: str = ""
+    #: They must lie within one ``Device``, ``PCIe`` switch, ``NUMANode`` or ``Node``.
+    scope: str = ""
+    #: ``DeviceLevel``: whole ones; ``PCIeLevel``: at switches where nobody has a part of one.
+    exclusive: str = ""
+    #: It wants virtual functions of them.
+    has_functions: bool = False
+
+
+class DeviceTerms(_Part, frozen=True):
+    """What a pod wants of its devices beyond so many, by three annotations of Koordinator."""
+
+    hints: dict[str, DeviceHint] = {}
+    #: Kinds of devices that are given near those of the first one, at one switch each if ``same_switch``.
+    joint: tuple[str, ...] = ()
+    same_switch: bool = False
+    #: Its cards are a group of the board: one of the best ones (``Restricted``), or any (``BestEffort``).
+    partition: str = ""
+    #: What links the cards of the group, as a quantity; "" = anything.
+    bandwidth: str = ""
+    #: Annotations that mean nothing: the pod goes nowhere until they are mended.
+    unreadable: tuple[str, ...] = ()
+
+
 class PodConstraints(_Part, frozen=True):
     """Everything of a pod that decides where it may go, but for its requests, labels, priority and node.
 
@@ -197,6 +227,7 @@ class PodConstraints(_Part, frozen=True):
     #: The pods with which it is placed together.
     gang: GangTerms | None = None
     cpus: CpuTerms | None = None
+    devices: DeviceTerms | None = None
     #: spec.preemptionPolicy is Never.
     never_preempts: bool = False
     node_selector: dict[str, str] = {}

@@ -203,6 +203,8 @@ class NodeDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     switch: str = ""
     #: Addresses of its virtual functions.
     functions: tuple[str, ...] = ()
+    #: By which pods choose among devices.
+    labels: dict[str, str] = {}
 
 
 class NodeDevicesObserved(Fact, frozen=True, kw_only=True):

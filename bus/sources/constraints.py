@@ -16,6 +16,7 @@ from bus.events.constraints import (
     NO_CONSTRAINTS,
     Affinity,
     CpuTerms,
+    DeviceTerms,
     GangTerms,
     HostPort,
     PodConstraints,
@@ -119,6 +120,7 @@ def constraints_of(
     policy: LabelPolicy,
     gang: GangTerms | None = None,
     cpus: CpuTerms | None = None,
+    devices: DeviceTerms | None = None,
 ) -> tuple[msgspec.Raw, bool]:
     """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty.
 
@@ -131,6 +133,7 @@ def constraints_of(
         scheduling_gates=tuple(one.name for one in spec.scheduling_gates or ()),
         gang=gang,
         cpus=cpus,
+        devices=devices,
         never_preempts=spec.preemption_policy == "Never",
         node_selector=spec.node_selector or {},
         affinity=_affinity(spec.affinity),

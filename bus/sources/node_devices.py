@@ -8,6 +8,7 @@ Source: koordinator-sh/koordinator, apis/scheduling/v1alpha1 Device.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -39,6 +40,8 @@ LARGEST_DEVICES = 40 * 1024
 #: Longest table of cards that are given together; a longer one is none.
 LONGEST_PARTITIONS = 12 * 1024
 MOST_FUNCTIONS = 256
+#: Labels of a device, and the longest name of one.
+MOST_LABELS, LONGEST_LABEL = 16, 128
 #: Longest quantity, and longest name of a device, a switch or an address; a longer one is none.
 LONGEST_QUANTITY, LONGEST_NAME = 32, 80
 
@@ -72,6 +75,7 @@ class Found(msgspec.Struct, rename="camel"):
     resources: dict[str, str | int] | None = None
     topology: Topology | None = None
     vf_groups: list[Functions] | None = None
+    labels: dict[str, str] | None = None
 
 
 class Spec(msgspec.Struct):
@@ -133,12 +137,23 @@ def _devices(found: Iterable[Found]) -> tuple[tuple[NodeDevice, ...], bool]:
             {name: _text(str(amount), LONGEST_QUANTITY) for name, amount in (one.resources or {}).items() if name in RESOURCES},
             topology.node_id if 0 <= topology.node_id < MOST_MINORS else -1, _text(topology.pcie_id),
             tuple(address for address in map(_text, functions) if address)[:MOST_FUNCTIONS],
+            _kept_labels(one.labels or {}),
         )  # fmt: skip
         room -= len(msgspec.json.encode(device)) + 1
         if room < 0:
             return tuple(kept), True
         kept.append(device)
     return tuple(kept), False
+
+
+def _kept_labels(found: Mapping[str, str]) -> dict[str, str]:
+    """The first ones by name, so that equal objects give equal bytes."""
+    short = (
+        key
+        for key in sorted(found)
+        if len(key) <= LONGEST_LABEL and len(found[key]) <= LONGEST_NAME
+    )
+    return {key: found[key] for key in islice(short, MOST_LABELS)}
 
 
 def _text(text: str, longest: int = LONGEST_NAME) -> str:

@@ -30,6 +30,7 @@ from bus.sources import card_texts
 from bus.sources.constraints import Placing, PodClaim, constraints_of
 from bus.sources.cpus import cpu_terms
 from bus.sources.device_names import ExtendedClaim, claim_names, claim_templates, claimed
+from bus.sources.device_terms import device_terms
 from bus.sources.limits import LIMITED, bounds, whole_limits
 from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS
@@ -169,8 +170,9 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     gang = gang_terms(named_group, metadata.labels, metadata.annotations)
     cpus = cpu_terms(metadata.labels, metadata.annotations)
     constraints, constraints_cut = constraints_of(
-        spec, host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang, cpus
-    )
+        spec, host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang, cpus,
+        device_terms(metadata.annotations),
+    )  # fmt: skip
     owner = records.controller(metadata)
     exits, restarts = _exits(status) if owner and owner.kind in LAYOUTS else ({}, 0)
     fact = (PodVanished if records.is_delete(record) else PodObserved)(

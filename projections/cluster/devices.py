@@ -145,6 +145,15 @@ class FoundDevice(msgspec.Struct, frozen=True):
     amounts: dict[str, int]
     numa: int = -1
     switch: str = ""
+    labels: dict[str, str] = {}
+
+
+class CardGroup(msgspec.Struct, frozen=True):
+    """Cards that are given together: how good that is, and the bandwidth of what links them, 0 where nobody says it."""
+
+    minors: tuple[int, ...]
+    score: int = 0
+    bandwidth: int = 0
 
 
 class NodeDevices(msgspec.Struct, gc=False):
@@ -160,7 +169,7 @@ class NodeDevices(msgspec.Struct, gc=False):
     #: No two have one type and number.
     devices: tuple[FoundDevice, ...]
     #: By size: groups of cards that are given together.
-    partitions: dict[int, tuple[tuple[int, ...], ...]]
+    partitions: dict[int, tuple[CardGroup, ...]]
     #: ``vendor``, ``model`` and ``driver-version`` of its cards, where its labels say them.
     labels: dict[str, str] = {}
     last_us: int = 0
@@ -233,15 +242,17 @@ def _found(one: NodeDevice) -> FoundDevice:
         newer: min(max(bytes_of(one.resources[name]), 0), LARGEST) for name, newer in names.items()
     }
     return FoundDevice(
-        one.type, one.minor, one.id, amounts if one.is_healthy else {}, one.numa, one.switch
-    )
+        one.type, one.minor, one.id, amounts if one.is_healthy else {}, one.numa, one.switch, one.labels
+    )  # fmt: skip
 
 
 class _Partition(msgspec.Struct):
     minors: list[int]
+    score: int = msgspec.field(default=0, name="allocationScore")
+    bandwidth: str | int = msgspec.field(default="", name="ringBusBandwidth")
 
 
-def _partitions(text: str) -> dict[int, tuple[tuple[int, ...], ...]]:
+def _partitions(text: str) -> dict[int, tuple[CardGroup, ...]]:
     """Groups of cards by their size; {} where nobody can read them."""
     if not text:
         return {}
@@ -250,13 +261,14 @@ def _partitions(text: str) -> dict[int, tuple[tuple[int, ...], ...]]:
         said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Partition]])
     except (MalformedJsonError, msgspec.ValidationError):
         return {}
-    found: dict[int, tuple[tuple[int, ...], ...]] = {}
+    found: dict[int, dict[tuple[int, ...], CardGroup]] = {}
     for groups in said.values():
         for one in groups:
             minors = tuple(sorted(set(one.minors)))
-            found[len(minors)] = (*found.get(len(minors), ()), minors)
+            group = CardGroup(minors, one.score, bytes_of(str(one.bandwidth)))
+            found.setdefault(len(minors), {}).setdefault(minors, group)
     sizes = sorted(size for size in found if size)[:MOST_SIZES]
-    return {size: tuple(dict.fromkeys(found[size]))[:MOST_GROUPS] for size in sizes}
+    return {size: tuple(found[size].values())[:MOST_GROUPS] for size in sizes}
 
 
 def direct_claim(fact: ResourceClaimObserved, time_us: int, known: Workload | None) -> Workload:

@@ -32,7 +32,7 @@ def allocated(board: Board, parts: Mapping[str, Part], devices: Sequence[int]) -
         first, part = FIRST[kind], parts[kind]
         memory = {card.minor: card.total.get(MEMORY, 0) for card in board.total[kind]}
         minors = [one - first for one in devices if first <= one < first + MOST_MINORS]
-        if len(minors) != part.count:
+        if not part.is_on(len(minors)):
             continue
         found[kind] = [
             _Allocation(

@@ -8,13 +8,15 @@ Source: koordinator-sh/koordinator, "Fine-grained device scheduling"; docs/sched
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
+from bus.events.constraints import DeviceTerms
 from bus.events.devices import FIRST, MOST_MINORS
 from projections.cluster import Pod
-from projections.cluster.devices import NodeDevices
+from projections.cluster.devices import CardGroup, NodeDevices
 from projections.cluster.rows import Node
 from reactors.scheduling.cards import MOST_CARDS
 from reactors.scheduling.columns import Columns, Placed
@@ -44,6 +46,7 @@ from reactors.scheduling.device_rules import (
     summed,
     whole_cards,
 )
+from reactors.scheduling.device_terms import with_terms
 from reactors.scheduling.node_columns import amounts_of
 
 _MODELS = ("node.koordinator.sh/gpu-model", "kubernetes.io/gpu-model")
@@ -66,10 +69,18 @@ class Board(msgspec.Struct, frozen=True):
     #: Groups of its cards that are given together, and whether nothing else will do.
     table: Table | None = None
     honors: bool = False
+    #: By size: those groups, the best ones first, and what links the cards of one where somebody says it.
+    tiers: Mapping[int, Sequence[Sequence[tuple[int, ...]]]] = {}
+    bandwidths: dict[tuple[int, ...], int] = {}
     #: How near its cards are to each other; None = nobody says.
     scope: Scope | None = None
-    #: By kind and number: the PCIe switch of a device.
+    #: By kind and number: the PCIe switch of a device, and its labels.
     switches: dict[At, str] = {}
+    labels: dict[At, dict[str, str]] = {}
+
+    def switches_of(self, kind: str) -> dict[int, str]:
+        """By number: the PCIe switches of devices of one kind."""
+        return {minor: at for (one, minor), at in self.switches.items() if one == kind}
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -82,8 +93,20 @@ class Kept(msgspec.Struct, frozen=True):
     over: frozenset[str]
 
 
+def terms_of(pod: Pod, rules: Rules) -> DeviceTerms | None:
+    """What a pod wants of its devices beyond what it requests; Koordinator 1.0 knew nothing of the kind."""
+    found = pod.constraints
+    return found.devices if found is not None and rules == "now" else None
+
+
 def parts_of(pod: Pod, rules: Rules) -> dict[str, Part]:
-    """By kind of device what a pod requests; what means nothing is left out."""
+    """By kind of device what a pod gets; what means nothing is left out."""
+    terms = terms_of(pod, rules)
+    parts = _requested(pod, rules)
+    return parts if terms is None else with_terms(parts, terms)
+
+
+def _requested(pod: Pod, rules: Rules) -> dict[str, Part]:
     found = requested(pod.demand)
     return {
         kind: per_card(converted(found[kind]), rules)
@@ -136,11 +159,12 @@ def _used(
     there = {kind: {card.minor for card in cards} for kind, cards in total.items()}
     memory = {card.minor: card.total.get(MEMORY, 0) for card in total["gpu"]}
     for one in sorted(placed, key=_trust):
-        for kind, (now, then) in _held(one.pod).items():
-            first = FIRST[kind]
+        for kind, ways in _held(one.pod).items():
+            first, (now, then) = FIRST[kind], ways[:2]
             minors = [card - first for card in one.cards if first <= card < first + MOST_MINORS]
-            part = then if len(minors) == then.count else now
-            is_named = len(minors) == part.count
+            part = next((part for part in reversed(ways) if part.is_on(len(minors))), now)
+            # What a decision gave a pod it keeps, whatever the pod says later.
+            is_named = part.is_on(len(minors)) or (bool(minors) and not one.is_said)
             if is_named and not one.is_said:
                 named.setdefault(one.pod.uid, []).extend((kind, minor) for minor in minors)
                 is_named = all(minor in there[kind] for minor in minors)
@@ -174,14 +198,16 @@ def _have_room(cards: Sequence[Card], minors: Sequence[int], part: Part) -> bool
     return all(minor in there and there[minor].takes(part.amounts) for minor in minors)
 
 
-def _held(pod: Pod) -> dict[str, tuple[Part, Part]]:
-    """By kind: the part of each card by the rules of now and then; a profile may have placed it by either."""
-    asked, now, then = requested(pod.demand), parts_of(pod, "now"), parts_of(pod, "v1.0")
-    found = {}
+def _held(pod: Pod) -> dict[str, Sequence[Part]]:
+    """By kind: the part of each card by the rules of now and then, and as its terms want it; whichever it was placed by."""
+    asked, now, then = requested(pod.demand), _requested(pod, "now"), _requested(pod, "v1.0")
+    terms, found = terms_of(pod, "now"), dict[str, Sequence[Part]]()
+    wanted = with_terms(now, terms) if terms is not None else {}
     for kind in FIRST:
         if kind in asked:
             part = now.get(kind) or then.get(kind) or whole_cards(asked[kind], kind)
-            found[kind] = (part, then.get(kind) or part)
+            ways = (part, then.get(kind) or part)
+            found[kind] = (*ways, wanted[kind]) if kind in wanted else ways
     return found
 
 
@@ -206,13 +232,27 @@ def board_of(node: Node, said: NodeDevices | None) -> Board:
     model = next((labels[key] for key in _MODELS if key in labels), found or node.model or "")
     minors = tuple(card.minor for card in total["gpu"])
     table = TABLES.get(model) if minors == tuple(range(8)) else None
+    tiers: Mapping[int, Sequence[Sequence[tuple[int, ...]]]]
+    tiers, bandwidths = {size: (groups,) for size, groups in (table or {}).items()}, {}
     if said is not None and said.partitions:
-        table = said.partitions
+        table = {size: [one.minors for one in groups] for size, groups in said.partitions.items()}
+        tiers = {size: _tiers(groups) for size, groups in said.partitions.items()}
+        groups = chain.from_iterable(said.partitions.values())
+        bandwidths = {one.minors: one.bandwidth for one in groups if one.bandwidth}
     honors = table is not None and labels.get(_POLICY) == "Honor"
     if said is None:
-        return Board(node, said, total, table, honors)
+        return Board(node, said, total, table, honors, tiers)
     switches = {(one.type, one.minor): one.switch for one in said.devices if one.switch}
-    return Board(node, said, total, table, honors, _scope(said, minors), switches)
+    labelled = {(one.type, one.minor): one.labels for one in said.devices if one.labels}
+    scope = _scope(said, minors)
+    return Board(node, said, total, table, honors, tiers, bandwidths, scope, switches, labelled)
+
+
+def _tiers(groups: Iterable[CardGroup]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for one in groups:
+        found.setdefault(one.score, []).append(one.minors)
+    return tuple(tuple(found[score]) for score in sorted(found, reverse=True))
 
 
 def _found(said: NodeDevices) -> dict[str, tuple[Card, ...]]:

@@ -132,6 +132,12 @@ class Part(msgspec.Struct, frozen=True):
     amounts: dict[str, int]
     count: int
     is_share: bool
+    #: It gets it of more devices where there are more: of ``all`` that will do, or of one at each of the ``switches`` of its cards.
+    more: Literal["", "all", "switches"] = ""
+
+    def is_on(self, devices: int) -> bool:
+        """Whether a pod may have it on so many devices."""
+        return devices == self.count or (bool(self.more) and devices > self.count)
 
 
 def per_card(request: Amounts, rules: Rules = "now") -> Part:
@@ -297,22 +303,30 @@ def _scope(minors: tuple[int, ...], table: Table, sizes: Sequence[int]) -> Scope
     return Scope(minors, 1, tuple(_scope(one, table, sizes[1:]) for one in within))
 
 
-def group(table: Table, count: int, whole: Collection[int]) -> tuple[int, ...]:
-    """The group of ``count`` cards, all among the idle ones, that leaves the most large groups whole; () = there is none."""
-    fitting = [one for one in table.get(count, ()) if set(one) <= set(whole)]
+def group(
+    table: Table, count: int, whole: Collection[int], tiers: Sequence[Sequence[tuple[int, ...]]] | None = None
+) -> tuple[int, ...]:  # fmt: skip
+    """The group of ``count`` cards, all among the idle ones, that leaves the most large groups whole; () = there is none.
+
+    Of ``tiers``, where these are told, only the first with such a group counts.
+    """
 
     def left(taken: tuple[int, ...]) -> list[int]:
         idle = set(whole) - set(taken)
         sizes = sorted((size for size in table if size >= max(count, 2)), reverse=True)
         return [sum(set(one) <= idle for one in table[size]) for size in sizes]
 
-    return max(fitting, key=left, default=())
+    for tier in (table.get(count, ()),) if tiers is None else tiers:
+        found = max((one for one in tier if set(one) <= set(whole)), key=left, default=())
+        if found:
+            return found
+    return ()
 
 
 def chosen(
     part: Part, cards: Sequence[Card], strategy: Strategy = "LeastAllocated", *, table: Table | None = None,
     honors: bool = False, scope: Scope | None = None, level: int = 0, switch_of: Mapping[int, str] = {},
-    at_switch: Collection[str] = (),
+    at_switch: Collection[str] = (), tiers: Sequence[Sequence[tuple[int, ...]]] | None = None,
 ) -> tuple[int, ...]:  # fmt: skip
     """The numbers of the cards of one kind that a pod gets; () = they do not have the room.
 
@@ -326,7 +340,7 @@ def chosen(
         return ()
     used = {one.minor for one in cards if one.is_used}
     if table and not part.is_share:
-        found = group(table, part.count, scores.keys() - used)
+        found = group(table, part.count, scores.keys() - used, tiers)
         if found or honors:
             return found
     if scope is None and table:

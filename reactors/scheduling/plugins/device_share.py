@@ -7,12 +7,13 @@ Source: koordinator-sh/koordinator, "Fine-grained device scheduling"; docs/sched
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
+from bus.events.constraints import DeviceTerms
 from bus.events.devices import ALLOCATED, FIRST
 from reactors.scheduling.allocations import allocated
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
@@ -28,23 +29,29 @@ from reactors.scheduling.contract import (
     Status,
     scaled,
 )
-from reactors.scheduling.device_boards import kept, parts_of
+from reactors.scheduling.device_boards import kept, parts_of, terms_of
+from reactors.scheduling.device_choices import NO_TERMS, Packed, choice, not_packed
 from reactors.scheduling.device_rooms import rooms
-from reactors.scheduling.device_rules import (
-    Part,
-    Rules,
-    Strategy,
-    chosen,
-    is_legal,
-    requested,
-)
+from reactors.scheduling.device_rules import Card, Part, Rules, Strategy, is_legal, requested
+from reactors.scheduling.device_terms import hint_of
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.messages import DEVICES_TAKEN
+from reactors.scheduling.refusals import refused_by
 
 #: A pod that has no devices.
 NOTHING = "{}"
 REASON = "Insufficient {} devices"
+PLACE = "no {} devices that lie as the pod wants them"
 ILLEGAL = "the requests of {} devices are none that Koordinator knows"
+UNREADABLE = "nobody can read the pod's annotation {}"
+FUNCTIONS = "the pod wants virtual functions of {} devices, and nobody gives these"
+#: Kinds of pods whose devices are remembered, by what they request and want.
+MOST_KINDS = 64
+
+#: By row: when that node had changed last, and which devices were found on it.
+Choices = dict[int, tuple[int, dict[str, tuple[int, ...]]]]
+
+_encode = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class DeviceShare(msgspec.Struct, frozen=True):
@@ -65,23 +72,51 @@ class DeviceShare(msgspec.Struct, frozen=True):
                 return Status(Code.UNRESOLVABLE, ILLEGAL.format(kind))
         if not found:
             return SKIP
+        if terms := terms_of(cycle.pod, self.rules):
+            for key in terms.unreadable:
+                return Status(Code.UNRESOLVABLE, UNREADABLE.format(key))
+            for kind in sorted(kind for kind in found if hint_of(terms, kind).has_functions):
+                return Status(Code.UNRESOLVABLE, FUNCTIONS.format(kind))
         cycle.data[DEVICES] = True
         return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes without the room on so many of their devices."""
+        """Nodes without the room on so many of their devices, or without devices that lie as the pod wants them."""
         columns, at = cycle.columns, np.arange(len(cycle.columns.nodes))[rows]
         known, refused = rooms(columns, at), list[Refused]()
-        for kind, part in parts_of(cycle.pod, self.rules).items():
+        parts, terms = parts_of(cycle.pod, self.rules), terms_of(cycle.pod, self.rules)
+        for kind, part in parts.items():
             devices = known.kinds[kind]
             lacking: Bools = devices.fitting(rows, part) < part.count
-            if kind == "gpu" and not part.is_share:
+            if terms is None and kind == "gpu" and not part.is_share:
                 for one in np.flatnonzero(known.honors[at] & ~lacking).tolist():
-                    lacking[one] = not self._of(columns, int(at[one]), kind, part)
+                    lacking[one] = not self._found(cycle, int(at[one]), parts)[kind]
             if lacking.any():
                 never = devices.count[rows] < part.count
                 refused.append(Refused(REASON.format(kind), lacking, lacking & never))
-        return refused
+        return (
+            refused if terms is None else [*refused, *self._ill_placed(cycle, at, parts, refused)]
+        )
+
+    def _ill_placed(
+        self, cycle: Cycle, at: Ints, parts: Mapping[str, Part], refused: Sequence[Refused]
+    ) -> list[Refused]:
+        """Nodes with enough devices that do not lie as a pod wants them. Asked of one node after the other, and remembered."""
+        known = _choices(cycle.columns, parts, terms_of(cycle.pod, self.rules), self.strategy)
+        gone = refused_by(refused, at.size)
+        lacking: dict[str, Bools] = {kind: np.zeros(at.size, np.bool_) for kind in parts}
+        for one in range(at.size) if gone is None else np.flatnonzero(~gone).tolist():
+            row = int(at[one])
+            changed_at, found = known.get(row, (-1, {}))
+            if changed_at != cycle.columns.changed_at[row]:
+                found = self._found(cycle, row, parts)
+                known[row] = (int(cycle.columns.changed_at[row]), found)
+            for kind in parts:
+                lacking[kind][one] = not found[kind]
+        none = np.zeros(at.size, np.bool_)
+        return [
+            Refused(PLACE.format(kind), one, none) for kind, one in lacking.items() if one.any()
+        ]
 
     def distance(self, cycle: Cycle) -> int:
         """The same for every node."""
@@ -89,9 +124,9 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Room on devices."""
-        parts, columns = parts_of(cycle.pod, self.rules), cycle.columns
-        lacking = [kind for kind, part in parts.items() if not self._of(columns, row, kind, part)]
-        return f"free {' and '.join(lacking) or 'other'} devices of node {columns.names[row]}"
+        found = self._found(cycle, row, parts_of(cycle.pod, self.rules))
+        lacking = [kind for kind, minors in found.items() if not minors]
+        return f"free {' and '.join(lacking) or 'other'} devices of node {cycle.columns.names[row]}"
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """How full the devices would be, over all kinds."""
@@ -107,15 +142,9 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The devices of a pod on its node; RDMA devices and FPGAs at the PCIe switches of its cards, where these have some."""
-        columns, found = cycle.columns, list[int]()
-        board, near = kept(columns, row).board, set[str]()
-        for kind, part in parts_of(cycle.pod, self.rules).items():
-            minors = self._packed(cycle, row, kind, part) or self._of(
-                columns, row, kind, part, near
-            )
-            near |= {board.switches[kind, one] for one in minors if (kind, one) in board.switches}
-            found += (FIRST[kind] + minor for minor in minors)
-        return tuple(found)
+        parts = parts_of(cycle.pod, self.rules)
+        found = self._found(cycle, row, parts, self._packed(cycle, row))
+        return tuple(FIRST[kind] + minor for kind in parts for minor in found[kind])
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """The parts of its devices, as Koordinator's node agent reads them. What a pod without any said itself is taken from it."""
@@ -132,26 +161,34 @@ class DeviceShare(msgspec.Struct, frozen=True):
     def unreserve(self, cycle: Cycle) -> None:
         """The columns give devices back with the pod."""
 
-    def _packed(self, cycle: Cycle, row: int, kind: str, part: Part) -> tuple[int, ...]:
-        """The card of a share as who packs chooses it; () = as these rules do."""
+    def _packed(self, cycle: Cycle, row: int) -> Packed:
+        """Who packs chooses the card of a share."""
         packer: Packs | None = cycle.data.get(PACKER)
-        if packer is None or kind != "gpu" or not part.is_share or part.count > 1:
-            return ()
-        cards = kept(cycle.columns, row).devices[kind]
-        fitting = [card.minor for card in cards if card.takes(part.amounts)]
-        found = packer.card(cycle, row, fitting) if fitting else -1
-        return (found,) if found in fitting else ()
 
-    def _of(
-        self, columns: Columns, row: int, kind: str, part: Part, near: Collection[str] = ()
-    ) -> tuple[int, ...]:
-        found = kept(columns, row)
-        board, cards = found.board, found.devices.get(kind, ())
-        if kind != "gpu":
-            switches = {minor: at for (one, minor), at in board.switches.items() if one == kind}
-            return chosen(part, cards, self.strategy, switch_of=switches, at_switch=near)
-        # A share of one card is the better the fuller that is, or the emptier: nothing has to be near it.
-        scope = None if part.is_share or board.table else board.scope
-        return chosen(
-            part, cards, self.strategy, table=board.table, honors=board.honors, scope=scope
-        )
+        def packed(kind: str, part: Part, cards: Sequence[Card]) -> tuple[int, ...]:
+            if packer is None or kind != "gpu" or not part.is_share or part.count > 1:
+                return ()
+            fitting = [card.minor for card in cards if card.takes(part.amounts)]
+            found = packer.card(cycle, row, fitting) if fitting else -1
+            return (found,) if found in fitting else ()
+
+        return packed
+
+    def _found(
+        self, cycle: Cycle, row: int, parts: Mapping[str, Part], packed: Packed = not_packed
+    ) -> dict[str, tuple[int, ...]]:
+        """By kind: its devices on a node."""
+        here, terms = kept(cycle.columns, row), terms_of(cycle.pod, self.rules) or NO_TERMS
+        return choice(here.board, here.devices, parts, terms, self.strategy, packed)
+
+
+def _choices(
+    columns: Columns, parts: Mapping[str, Part], terms: DeviceTerms | None, strategy: Strategy
+) -> Choices:
+    """What was found for pods of these parts and terms."""
+    known: dict[Any, Any] = columns.tables.setdefault("device_choices", {})
+    if known.get("layout") != columns.layout or len(known) > MOST_KINDS:
+        known.clear()
+        known["layout"] = columns.layout
+    found: Choices = known.setdefault((_encode(parts), _encode(terms), strategy), {})
+    return found

@@ -11,7 +11,7 @@ from bus.events.vocabulary import read
 from bus.kube.watch.records import LARGEST_BODY
 from bus.sources.catalogue import NODE_DEVICES
 from bus.sources.node_devices import LABELS, PARTITIONS
-from projections.cluster.devices import MOST_GROUPS, MOST_SIZES, node_devices
+from projections.cluster.devices import MOST_GROUPS, MOST_SIZES, CardGroup, node_devices
 from tests.bus.sources.records import POLICY, body, record
 
 METADATA = {"uid": "u", "name": "n1", "resourceVersion": "7"}
@@ -51,21 +51,22 @@ def card(minor, **more):
 
 
 def test_a_device_object_says_what_can_be_given():
-    place = {"socketID": 0, "nodeID": 1, "pcieID": "0000:07", "busID": "0000:08"}
+    topology = {"socketID": 0, "nodeID": 1, "pcieID": "0000:07", "busID": "0000:08"}
     nic = {
         "type": "rdma", "id": "0000:09:00.0", "minor": 3, "health": False, "resources": {f"{K}rdma": "100"},
         "vfGroups": [{"labels": {"a": "b"}, "vfs": [{"minor": 0, "busID": "0000:09:00.2"}, {"minor": 1}]}],
     }  # fmt: skip
     found = said(
-        [card(0, topology=place, conditions=[{}], labels={"a": "b"}), nic],
+        [card(0, topology=topology, conditions=[{}], labels={"a": "b"}), nic],
         {PARTITIONS: "{}", "x": "y"},
     )
 
     resources = {f"{K}gpu-core": "100", f"{K}gpu-memory-ratio": "100", f"{K}gpu-memory": "80Gi"}
+    place = {"numa": 1, "switch": "0000:07", "labels": {"a": "b"}}
     assert found == SAID | {
         "partitions": "{}",
         "devices": [
-            {"type": "gpu", "id": "GPU-0", "minor": 0, "is_healthy": True, "resources": resources, "numa": 1, "switch": "0000:07"},
+            {"type": "gpu", "id": "GPU-0", "minor": 0, "is_healthy": True, "resources": resources} | place,
             {"type": "rdma", "id": "0000:09:00.0", "minor": 3, "resources": {f"{K}rdma": "100"}, "functions": ["0000:09:00.2"]},
         ],
     }  # fmt: skip
@@ -87,7 +88,12 @@ def test_devices_that_nobody_could_name_are_left_out():
 
 def test_what_is_said_of_devices_is_bounded():
     many = [
-        card(n, id="i" * 999, vfGroups=[{"vfs": [{"busID": f"a{n}"} for n in range(500)]}])
+        card(
+            n,
+            id="i" * 999,
+            vfGroups=[{"vfs": [{"busID": f"a{n}"} for n in range(500)]}],
+            labels={f"l{n:02}": "x" for n in range(99)} | {"long": "x" * 999},
+        )
         for n in range(64)
     ]
     event = translated(many, {PARTITIONS: "9" * 99_999})
@@ -96,6 +102,7 @@ def test_what_is_said_of_devices_is_bounded():
     assert len(event.body) < LARGEST_BODY
     assert found["is_cut"] and len(found["devices"]) > 5 and "partitions" not in found
     assert "id" not in found["devices"][0] and len(found["devices"][0]["functions"]) == 256
+    assert list(found["devices"][0]["labels"]) == [f"l{n:02}" for n in range(16)]
 
 
 def test_a_deleted_device_object_has_vanished():
@@ -133,6 +140,14 @@ def test_a_table_of_cards_is_bounded():
 
     assert list(found) == [1, 2] and len(found) <= MOST_SIZES
     assert all(len(one) == MOST_GROUPS for one in found.values())
+
+
+def test_a_table_of_cards_says_how_good_groups_are_and_what_links_them():
+    best = {"minors": [1, 0], "allocationScore": 3, "ringBusBandwidth": "200G"}
+    said = [best, {"minors": [0, 1]}, {"minors": [2, 3], "gpuLinkType": "NVLink"}]
+    found = row([card(0)], {PARTITIONS: json.dumps({"2": said})}).partitions
+
+    assert found == {2: (CardGroup((0, 1), 3, 200 * 10**9), CardGroup((2, 3)))}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from projections.cluster import Change
-from projections.cluster.devices import FoundDevice, NodeDevices
+from projections.cluster.devices import CardGroup, FoundDevice, NodeDevices
 from reactors.scheduling.hints import Hint, hints_of
 
 CARD = FoundDevice("gpu", 0, "id", {})
@@ -17,7 +17,7 @@ FOUND = NodeDevices("u", "n", "1", 1, (CARD,), {})
         (None, FOUND, [Hint.NODE]),
         (FOUND, msgspec.structs.replace(FOUND, version="2", seen_us=9, last_us=9), []),
         (FOUND, msgspec.structs.replace(FOUND, devices=()), [Hint.NODE]),
-        (FOUND, msgspec.structs.replace(FOUND, partitions={1: ((0,),)}), [Hint.NODE]),
+        (FOUND, msgspec.structs.replace(FOUND, partitions={1: (CardGroup((0,)),)}), [Hint.NODE]),
         (FOUND, None, [Hint.NODE]),
     ],
     ids=["new", "written anew", "other devices", "other partitions", "gone"],
