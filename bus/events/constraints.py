@@ -195,8 +195,8 @@ class DeviceHint(_Part, frozen=True):
     scope: str = ""
     #: ``DeviceLevel``: whole ones; ``PCIeLevel``: at switches where nobody has a part of one.
     exclusive: str = ""
-    #: It wants virtual functions of them.
-    has_functions: bool = False
+    #: It wants a virtual function of each, with these labels; None = it wants none.
+    functions: LabelSelector | None = None
 
 
 class DeviceTerms(_Part, frozen=True):

@@ -8,6 +8,7 @@ Source: Kubernetes API reference, resource.k8s.io/v1; koordinator-sh/koordinator
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -26,6 +27,9 @@ COUNTED = "bursar.io/counted-as-cards"
 #: Devices as numbers: the first of each kind, and how many there may be of one.
 FIRST = {"gpu": 0, "rdma": 1_000, "fpga": 2_000}
 MOST_MINORS = 1_000
+#: Virtual functions as numbers: this and their PCI address.
+FUNCTIONS = 1 << 40
+_ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 
 
 class DeviceAsk(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -203,6 +207,8 @@ class NodeDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     switch: str = ""
     #: Addresses of its virtual functions.
     functions: tuple[str, ...] = ()
+    #: The labels of these, where they have some: of so many of them in a row.
+    function_labels: tuple[tuple[int, dict[str, str]], ...] = ()
     #: By which pods choose among devices.
     labels: dict[str, str] = {}
 
@@ -234,8 +240,33 @@ class NodeDevicesVanished(Fact, frozen=True, kw_only=True):
     resource_version: str
 
 
+class _Function(msgspec.Struct):
+    bus_id: str = msgspec.field(default="", name="busID")
+
+
+class _Extension(msgspec.Struct):
+    vfs: list[_Function] | None = None
+
+
 class _Given(msgspec.Struct):
     minor: int
+    extension: _Extension | None = None
+
+
+def function_number(address: str) -> int | None:
+    """A virtual function as a number; None where this is no address of the PCI bus."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return None
+    domain, bus, device, function = (int(one, 16) for one in found.groups())
+    return FUNCTIONS | domain << 16 | bus << 8 | device << 3 | function
+
+
+def device_name(number: int) -> str:
+    """A device as a decision tells it: a virtual function by its address, any other one by its number."""
+    if number < FUNCTIONS:
+        return str(number)
+    return f"{number >> 16 & 0xFFFF:04x}:{number >> 8 & 0xFF:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"  # fmt: skip
 
 
 def given_devices(texts: Mapping[str, str]) -> tuple[int, ...] | None:
@@ -257,4 +288,6 @@ def given_devices(texts: Mapping[str, str]) -> tuple[int, ...] | None:
         for one in several
         if 0 <= one.minor < MOST_MINORS
     }
-    return tuple(sorted(found))
+    named = (one.extension.vfs or () for several in said.values() for one in several if one.extension)  # fmt: skip
+    numbers = (function_number(vf.bus_id) for vfs in named for vf in vfs)
+    return (*sorted(found), *sorted({one for one in numbers if one is not None}))

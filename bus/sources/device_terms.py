@@ -94,7 +94,7 @@ def _hints(noted: Mapping[str, str]) -> dict[str, Hint | None] | None:
 def _hint(one: Hint) -> DeviceHint:
     return DeviceHint(
         one.selector, one.allocate_strategy, one.required_topology_scope, one.exclusive_policy,
-        one.vf_selector is not None,
+        one.vf_selector,
     )  # fmt: skip
 
 

@@ -63,6 +63,7 @@ class Functions(msgspec.Struct):
     """An entry of ``vfGroups``."""
 
     vfs: list[Function] | None = None
+    labels: dict[str, str] | None = None
 
 
 class Found(msgspec.Struct, rename="camel"):
@@ -131,19 +132,32 @@ def _devices(found: Iterable[Found]) -> tuple[tuple[NodeDevice, ...], bool]:
         if one.type not in FIRST or one.minor is None or not 0 <= one.minor < MOST_MINORS:
             continue
         topology = one.topology or Topology()
-        functions = (each.bus_id for group in one.vf_groups or () for each in group.vfs or ())
+        functions, labels = _functions(one.vf_groups or ())
         device = NodeDevice(
             one.type, one.minor, _text(one.id), one.health,
             {name: _text(str(amount), LONGEST_QUANTITY) for name, amount in (one.resources or {}).items() if name in RESOURCES},
             topology.node_id if 0 <= topology.node_id < MOST_MINORS else -1, _text(topology.pcie_id),
-            tuple(address for address in map(_text, functions) if address)[:MOST_FUNCTIONS],
-            _kept_labels(one.labels or {}),
+            functions, labels, _kept_labels(one.labels or {}),
         )  # fmt: skip
         room -= len(msgspec.json.encode(device)) + 1
         if room < 0:
             return tuple(kept), True
         kept.append(device)
     return tuple(kept), False
+
+
+def _functions(
+    groups: Iterable[Functions],
+) -> tuple[tuple[str, ...], tuple[tuple[int, dict[str, str]], ...]]:
+    """The first addresses, and the labels of these."""
+    found, labels = list[str](), list[tuple[int, dict[str, str]]]()
+    for group in groups:
+        addresses = [text for one in group.vfs or () if (text := _text(one.bus_id))]
+        addresses = addresses[: MOST_FUNCTIONS - len(found)]
+        if addresses:
+            found += addresses
+            labels.append((len(addresses), _kept_labels(group.labels or {})))
+    return tuple(found), tuple(labels) if any(one for _, one in labels) else ()
 
 
 def _kept_labels(found: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,9 @@ are read where a claim is given one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from sys import intern
 from typing import ClassVar
 
@@ -25,6 +27,7 @@ from bus.events.devices import (
     ResourceClaimObserved,
     ResourceClaimTemplateObserved,
     ResourceSliceObserved,
+    function_number,
 )
 from bus.events.pods import Owner
 from bus.events.scvs import ScvCard, ScvObserved
@@ -146,6 +149,8 @@ class FoundDevice(msgspec.Struct, frozen=True):
     numa: int = -1
     switch: str = ""
     labels: dict[str, str] = {}
+    #: Its virtual functions as numbers, those of equal labels together with these.
+    functions: tuple[tuple[dict[str, str], tuple[int, ...]], ...] = ()
 
 
 class CardGroup(msgspec.Struct, frozen=True):
@@ -242,8 +247,17 @@ def _found(one: NodeDevice) -> FoundDevice:
         newer: min(max(bytes_of(one.resources[name]), 0), LARGEST) for name, newer in names.items()
     }
     return FoundDevice(
-        one.type, one.minor, one.id, amounts if one.is_healthy else {}, one.numa, one.switch, one.labels
+        one.type, one.minor, one.id, amounts if one.is_healthy else {}, one.numa, one.switch, one.labels,
+        tuple(_functions(one)),
     )  # fmt: skip
+
+
+def _functions(one: NodeDevice) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
+    addresses = iter(one.functions)
+    for count, labels in one.function_labels or ((len(one.functions), {}),):
+        numbers = map(function_number, islice(addresses, count))
+        if known := tuple(sorted(number for number in numbers if number is not None)):
+            yield labels, known
 
 
 class _Partition(msgspec.Struct):

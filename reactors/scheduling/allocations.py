@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from bus.events.devices import FIRST, MOST_MINORS
+from bus.events.devices import FIRST, MOST_MINORS, device_name
 from reactors.scheduling.device_boards import Board
 from reactors.scheduling.device_rules import MEMORY, Part, filled
 
@@ -22,6 +22,7 @@ class _Allocation(msgspec.Struct, omit_defaults=True):
     minor: int
     resources: dict[str, str]
     id: str = ""
+    extension: dict[str, list[dict[str, str]]] | None = None
 
 
 def allocated(board: Board, parts: Mapping[str, Part], devices: Sequence[int]) -> str:
@@ -36,11 +37,20 @@ def allocated(board: Board, parts: Mapping[str, Part], devices: Sequence[int]) -
             continue
         found[kind] = [
             _Allocation(
-                minor, _written(filled(part.amounts, memory.get(minor, 0))), ids.get((kind, minor), "")
+                minor, _written(filled(part.amounts, memory.get(minor, 0))), ids.get((kind, minor), ""),
+                _functions(board, kind, minor, devices),
             )
             for minor in minors
         ]  # fmt: skip
     return msgspec.json.encode(found).decode() if found else ""
+
+
+def _functions(
+    board: Board, kind: str, minor: int, devices: Sequence[int]
+) -> dict[str, list[dict[str, str]]] | None:
+    own = {one for _, several in board.functions.get((kind, minor), ()) for one in several}
+    found = [{"busID": device_name(one)} for one in devices if one in own]
+    return {"vfs": found} if found else None
 
 
 def _written(amounts: Mapping[str, int]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from itertools import chain
 import msgspec
 
 from bus.events.constraints import DeviceTerms
-from bus.events.devices import FIRST, MOST_MINORS
+from bus.events.devices import FIRST, FUNCTIONS, MOST_MINORS
 from projections.cluster import Pod
 from projections.cluster.devices import CardGroup, NodeDevices
 from projections.cluster.rows import Node
@@ -77,6 +77,8 @@ class Board(msgspec.Struct, frozen=True):
     #: By kind and number: the PCIe switch of a device, and its labels.
     switches: dict[At, str] = {}
     labels: dict[At, dict[str, str]] = {}
+    #: Its virtual functions, those of equal labels together with these.
+    functions: dict[At, tuple[tuple[dict[str, str], tuple[int, ...]], ...]] = {}
 
     def switches_of(self, kind: str) -> dict[int, str]:
         """By number: the PCIe switches of devices of one kind."""
@@ -84,13 +86,17 @@ class Board(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is left of a node's devices, as long as it stays as it is. ``over``: pods whose devices have no room for them."""
+    """What is left of a node's devices, as long as it stays as it is. ``over``: pods whose devices have no room for them.
+
+    ``functions`` are those virtual functions that pods have.
+    """
 
     layout: int
     changed_at: int
     board: Board
     devices: Devices
     over: frozenset[str]
+    functions: frozenset[int] = frozenset()
 
 
 def terms_of(pod: Pod, rules: Rules) -> DeviceTerms | None:
@@ -141,8 +147,30 @@ def kept(columns: Columns, row: int) -> Kept:
     for at, amounts in claimed.items():
         used[at] = summed((used.get(at, {}), amounts))
     devices = {kind: _left(cards, kind, used) for kind, cards in board.total.items()}
-    found = tables[row] = Kept(columns.layout, changed_at, board, devices, over)
+    functions, doubled = _functions(board, columns.placed_on(row))
+    found = tables[row] = Kept(
+        columns.layout, changed_at, board, devices, over | doubled, functions
+    )
     return found
+
+
+def _functions(board: Board, placed: Sequence[Placed]) -> tuple[frozenset[int], frozenset[str]]:
+    """The virtual functions that pods have, and the pods to which a decision gave what another pod has or nobody finds."""
+    holders: dict[int, list[Placed]] = {}
+    for one in placed:
+        for number in one.cards:
+            if number >= FUNCTIONS:
+                holders.setdefault(number, []).append(one)
+    there = {
+        number for groups in board.functions.values() for _, numbers in groups for number in numbers
+    } if holders else ()  # fmt: skip
+    # Whoever may write pods may write what they have: that takes nothing from a pod for which it was decided.
+    return frozenset(holders), frozenset(
+        one.pod.uid
+        for number, several in holders.items()
+        for one in several
+        if not one.is_said and (number not in there or sum(not each.is_said for each in several) > 1)
+    )  # fmt: skip
 
 
 def _used(
@@ -244,8 +272,10 @@ def board_of(node: Node, said: NodeDevices | None) -> Board:
         return Board(node, said, total, table, honors, tiers)
     switches = {(one.type, one.minor): one.switch for one in said.devices if one.switch}
     labelled = {(one.type, one.minor): one.labels for one in said.devices if one.labels}
-    scope = _scope(said, minors)
-    return Board(node, said, total, table, honors, tiers, bandwidths, scope, switches, labelled)
+    functions = {(one.type, one.minor): one.functions for one in said.devices if one.functions}
+    return Board(
+        node, said, total, table, honors, tiers, bandwidths, _scope(said, minors), switches, labelled, functions
+    )  # fmt: skip
 
 
 def _tiers(groups: Iterable[CardGroup]) -> tuple[tuple[tuple[int, ...], ...], ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from bus.events.constraints import DeviceTerms
-from reactors.scheduling.device_boards import Board, Devices
+from bus.events.constraints import DeviceHint, DeviceTerms, selects
+from reactors.scheduling.device_boards import Board, Kept
 from reactors.scheduling.device_rules import Card, Part, Strategy, chosen, ordered, score
 from reactors.scheduling.device_terms import (
     LEVELS,
@@ -30,15 +30,25 @@ def not_packed(kind: str, part: Part, cards: Sequence[Card]) -> tuple[int, ...]:
     return ()
 
 
+def functions(here: Kept, kind: str, hint: DeviceHint, minor: int) -> list[int]:
+    """The virtual functions of a device that are left for a pod."""
+    wants = hint.functions
+    return [
+        one
+        for labels, numbers in here.board.functions.get((kind, minor), ())
+        for one in numbers
+        if wants is not None and selects(wants, labels) and one not in here.functions
+    ]
+
+
 def choice(
-    board: Board, devices: Devices, parts: Mapping[str, Part], terms: DeviceTerms, strategy: Strategy,
-    packed: Packed = not_packed,
+    known: Kept, parts: Mapping[str, Part], terms: DeviceTerms, strategy: Strategy, packed: Packed = not_packed
 ) -> dict[str, tuple[int, ...]]:  # fmt: skip
     """By kind: the numbers of a pod's devices on a node; () where they do not have the room, or do not lie as the pod wants."""
     joint = joint_kinds(parts, terms)
     together = joint if terms.same_switch and len(joint) > 1 else []
     order = [*joint, *(kind for kind in parts if kind not in joint)]
-    here = {kind: _wanted(board, devices, terms, kind) for kind in order}
+    board, here = known.board, {kind: _wanted(known, terms, kind) for kind in order}
     found: dict[str, tuple[int, ...]] = {}
     # The first kind chooses the switches, whoever is there: where others are too few, again among those that have more of them.
     for least in range(1, max((parts[kind].count for kind in together[1:]), default=1) + 1):
@@ -65,9 +75,13 @@ def choice(
     return found
 
 
-def _wanted(board: Board, devices: Devices, terms: DeviceTerms, kind: str) -> list[Card]:
+def _wanted(known: Kept, terms: DeviceTerms, kind: str) -> list[Card]:
+    board, hint = known.board, hint_of(terms, kind)
     labels = {minor: at for (one, minor), at in board.labels.items() if one == kind}
-    return wanted(devices.get(kind, ()), hint_of(terms, kind), labels, board.switches_of(kind))
+    found = wanted(known.devices.get(kind, ()), hint, labels, board.switches_of(kind))
+    if hint.functions is None:
+        return found
+    return [card for card in found if functions(known, kind, hint, card.minor)]
 
 
 def _shared(

@@ -13,6 +13,7 @@ import msgspec
 
 from bus.clock import SECOND_US, Clock
 from bus.events.decisions import BindResult, BindSettled, Evict, FailedBind
+from bus.events.devices import device_name
 from bus.transport import Transport
 from bus.waiting import Moves
 from reactors.engine.replica import Replica
@@ -101,7 +102,7 @@ class Placements:
         if pod is None:
             return None
         return Placement(
-            pod.namespace, pod.name, uid, found.node, found.decision, tuple(map(str, found.cards)),
+            pod.namespace, pod.name, uid, found.node, found.decision, tuple(map(device_name, found.cards)),
             found.profile, found.passed, "" if found.cpus is None else msgspec.json.encode(found.cpus).decode(),
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from tests.cluster import build
 from tests.cluster.api import MERGE
 from tests.cluster.plane import ControlPlane
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(400)]
 
 CLAIMS_PATH = "/api/v1/namespaces/default/persistentvolumeclaims"
 SELECTED = "volume.kubernetes.io/selected-node"

@@ -22,7 +22,7 @@ from tests.benchmarks import synthetic
 from tests.projections.engine.archives import fill, ledger, sequenced
 from tests.recording import recorded
 
-pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.waits, pytest.mark.postgres, pytest.mark.timeout(900)]
 
 #: Zone and hash seed of each run; "random" is another one each time.
 RUNS = (("UTC", "0"), ("Asia/Kathmandu", "4242"), ("America/St_Johns", "random"))

@@ -26,7 +26,7 @@ from tests.cluster import build
 from tests.cluster.plane import ControlPlane
 from tests.reactors.scheduling.worlds import World
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 WORLDS = int(os.environ.get("BURSAR_PARITY_WORLDS", "40"))
 FIRST = int(os.environ.get("BURSAR_PARITY_FIRST", "0"))

@@ -13,7 +13,7 @@ from tests.acceptance.parity import Site, configuration
 from tests.cluster import build
 from tests.cluster.plane import ControlPlane
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 WORLDS = int(os.environ.get("BURSAR_PARITY_WORLDS", "120"))
 FIRST = int(os.environ.get("BURSAR_PARITY_FIRST", "0"))

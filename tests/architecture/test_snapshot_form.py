@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "811e3c378bcbde81",
-    "reactors": "c3bdc3177c6ff0e6",
-    "admission": "3c696cd1ec3f0fa0",
+    "versions": "cc6fb956560c2dc3",
+    "reactors": "297b701864ce0799",
+    "admission": "fb5c1f91d687b212",
 }
 
 ADVICE = """

@@ -4,7 +4,8 @@
 
 Each pod is chosen a node, and counts there for those that follow. *plain* pods request cores and memory in twelve sizes. *zone*
 pods shall lie evenly over zones; *spread* pods have to, and shall lie evenly over nodes; *apart* pods keep away from their own app.
-*share* pods request parts of GPUs, in 300 sizes, on 1,000 nodes with eight cards each.
+*share* pods request parts of GPUs, in 300 sizes, on 1,000 nodes with eight cards each. *joint* pods request two cards and an RDMA
+device at the same PCIe switch, on 1,000 nodes with four switches each.
 *nodes* is the CPU of following so many nodes, of which each comes by itself, as at a first list.
 *grown* is what the process takes more while five times as many plain pods come and go, once as many have done so before.
 """
@@ -20,12 +21,14 @@ import msgspec
 from bus.envelope import Event
 from bus.events.constraints import (
     Affinity,
+    DeviceTerms,
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
     PodConstraints,
     Spread,
 )
+from bus.events.devices import NodeDevice, NodeDevicesObserved
 from bus.events.nodes import NodeObserved
 from projections.cluster import ClusterState, Pod
 from reactors.scheduling.columns import Columns
@@ -45,6 +48,9 @@ _SIZES = [
 ]
 _K = "koordinator.sh/gpu"
 _CARDS = {f"{_K}-core": "800", f"{_K}-memory-ratio": "800", f"{_K}-memory": "640Gi"}
+_RDMA = "koordinator.sh/rdma"
+_TWO = {f"requests.{_K}-core": 200, f"requests.{_K}-memory-ratio": 200}
+_JOINT = [{"requests.cpu": 100, f"requests.{_RDMA}": 50} | _TWO]
 _SHARES = [
     {"requests.cpu": 100, f"requests.{_K}-core": core, f"requests.{_K}-memory-ratio": ratio}
     for core in range(5, 65, 2)
@@ -69,6 +75,19 @@ def cluster(nodes: int, **offered: str) -> ClusterState:
     state = ClusterState()
     for fact, event in observed(nodes, **offered):
         state.take(fact, event)
+    return state
+
+
+def with_devices(nodes: int) -> ClusterState:
+    """Each with eight cards and four RDMA devices at four switches, as Koordinator's agent tells it."""
+    state = cluster(nodes, **_CARDS, **{_RDMA: "400"})
+    cards = {name: str(int(text.removesuffix("Gi")) // 8) + text[3:] for name, text in _CARDS.items()}  # fmt: skip
+    gpus = (NodeDevice("gpu", n, f"GPU-{n}", True, cards, n // 4, f"s{n // 2}") for n in range(8))
+    nics = (NodeDevice("rdma", n, "", True, {_RDMA: "100"}, n // 2, f"s{n}") for n in range(4))
+    devices = (*gpus, *nics)
+    for name in list(state.nodes):
+        fact = NodeDevicesObserved(uid=f"d-{name}", name=name, resource_version="1", devices=devices)  # fmt: skip
+        state.take(fact, fact.event(cluster="c", key=name, id="", source="", time_us=0))
     return state
 
 
@@ -98,6 +117,8 @@ def terms(kind: str, app: str) -> PodConstraints | None:
         case "apart":
             term = PodAffinityTerm(HOST, same)
             return PodConstraints(affinity=Affinity(pod_anti_affinity=PodAffinity((term,))))
+        case "joint":
+            return PodConstraints(devices=DeviceTerms(joint=("gpu", "rdma"), same_switch=True))
     return None
 
 
@@ -105,7 +126,7 @@ def pods(kind: str, count: int) -> Iterator[Pod]:
     """Waiting pods; those of one app are alike."""
     apps = [f"app-{number}" for number in range(KINDS)]
     known = {app: terms(kind, app) for app in apps}
-    sizes = _SHARES if kind == "share" else _SIZES
+    sizes = {"share": _SHARES, "joint": _JOINT}.get(kind, _SIZES)
     for number in range(count):
         app, uid = apps[number % KINDS], f"{kind}-{number}"
         yield Pod(
@@ -150,6 +171,9 @@ def run(args: argparse.Namespace) -> Report:
     )
     shared = [placed(shares, "share", args.pods) for _ in range(args.rounds)]
     goals.append(measure.verdict("pods with shares of GPUs a CPU second", shared, ">=", 300))
+    joint = Framework(profile_of("joint", {"DeviceShare": 5}, {}), Columns(with_devices(1_000)))
+    near = [placed(joint, "joint", args.pods) for _ in range(args.rounds)]
+    goals.append(measure.verdict("pods with RDMA devices near their cards a CPU second", near, ">=", 300))  # fmt: skip
     nodes = [appeared(args.nodes) for _ in range(args.rounds)]
     notes = [
         f"{kind}: {sorted(found)[len(found) // 2]:,.0f} pods a CPU second"

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from bus.clock import format_stamp
 from bus.events.constraints import HeldCpus
+from bus.events.devices import device_name
 from deploy.cli.explaining.withheld import withheld
 from deploy.queries.scheduling import explained_pods, known, nomination
 from deploy.queries.scheduling_decisions import Recorded, recorded
@@ -42,7 +43,7 @@ def decided(
 def told_of(one: Recorded) -> Iterator[str]:
     """What a pass said of a pod, and what became of that."""
     if one.node:
-        cards = f", cards {', '.join(map(str, one.pod.cards))}" if one.pod.cards else ""
+        cards = f", cards {', '.join(map(device_name, one.pod.cards))}" if one.pod.cards else ""
         yield f"node {one.node}{cards}{_cpus(one.fact.cpus.get(one.pod.uid))}" + (
             ", a shadow" if one.fact.is_shadow else ""
         )

@@ -1,6 +1,7 @@
 """DeviceShare: parts of GPUs and whole ones, RDMA devices and FPGAs, by Koordinator's rules.
 
-A profile names it; the default profile does not. Devices from 1,000 on are those for RDMA, from 2,000 on FPGAs.
+A profile names it; the default profile does not. Devices from 1,000 on are those for RDMA, from 2,000 on FPGAs, from 2**40 on
+virtual functions.
 
 Source: koordinator-sh/koordinator, "Fine-grained device scheduling"; docs/scheduling.md, "Shared GPUs".
 """
@@ -30,7 +31,7 @@ from reactors.scheduling.contract import (
     scaled,
 )
 from reactors.scheduling.device_boards import kept, parts_of, terms_of
-from reactors.scheduling.device_choices import NO_TERMS, Packed, choice, not_packed
+from reactors.scheduling.device_choices import NO_TERMS, Packed, choice, functions, not_packed
 from reactors.scheduling.device_rooms import rooms
 from reactors.scheduling.device_rules import Card, Part, Rules, Strategy, is_legal, requested
 from reactors.scheduling.device_terms import hint_of
@@ -44,7 +45,6 @@ REASON = "Insufficient {} devices"
 PLACE = "no {} devices that lie as the pod wants them"
 ILLEGAL = "the requests of {} devices are none that Koordinator knows"
 UNREADABLE = "nobody can read the pod's annotation {}"
-FUNCTIONS = "the pod wants virtual functions of {} devices, and nobody gives these"
 #: Kinds of pods whose devices are remembered, by what they request and want.
 MOST_KINDS = 64
 
@@ -75,8 +75,6 @@ class DeviceShare(msgspec.Struct, frozen=True):
         if terms := terms_of(cycle.pod, self.rules):
             for key in terms.unreadable:
                 return Status(Code.UNRESOLVABLE, UNREADABLE.format(key))
-            for kind in sorted(kind for kind in found if hint_of(terms, kind).has_functions):
-                return Status(Code.UNRESOLVABLE, FUNCTIONS.format(kind))
         cycle.data[DEVICES] = True
         return None
 
@@ -144,7 +142,17 @@ class DeviceShare(msgspec.Struct, frozen=True):
         """The devices of a pod on its node; RDMA devices and FPGAs at the PCIe switches of its cards, where these have some."""
         parts = parts_of(cycle.pod, self.rules)
         found = self._found(cycle, row, parts, self._packed(cycle, row))
-        return tuple(FIRST[kind] + minor for kind in parts for minor in found[kind])
+        devices = (FIRST[kind] + minor for kind in parts for minor in found[kind])
+        terms = terms_of(cycle.pod, self.rules)
+        if terms is None:
+            return tuple(devices)
+        here = kept(cycle.columns, row)
+        left = (
+            functions(here, kind, hint_of(terms, kind), minor)
+            for kind in parts
+            for minor in found[kind]
+        )
+        return (*devices, *(several[0] for several in left if several))
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """The parts of its devices, as Koordinator's node agent reads them. What a pod without any said itself is taken from it."""
@@ -178,8 +186,8 @@ class DeviceShare(msgspec.Struct, frozen=True):
         self, cycle: Cycle, row: int, parts: Mapping[str, Part], packed: Packed = not_packed
     ) -> dict[str, tuple[int, ...]]:
         """By kind: its devices on a node."""
-        here, terms = kept(cycle.columns, row), terms_of(cycle.pod, self.rules) or NO_TERMS
-        return choice(here.board, here.devices, parts, terms, self.strategy, packed)
+        terms = terms_of(cycle.pod, self.rules) or NO_TERMS
+        return choice(kept(cycle.columns, row), parts, terms, self.strategy, packed)
 
 
 def _choices(

@@ -33,7 +33,7 @@ def test_a_pod_says_how_its_devices_lie():
     nic = {
         "allocateStrategy": "RequestsAsCount",
         "exclusivePolicy": "DeviceLevel",
-        "vfSelector": {},
+        "vfSelector": {"matchLabels": {}},
     }
     found = terms(
         hint={"gpu": gpu, "rdma": nic, "xpu": {"allocateStrategy": "?"}, "fpga": None},
@@ -44,7 +44,7 @@ def test_a_pod_says_how_its_devices_lie():
     assert found == DeviceTerms(
         {
             "gpu": DeviceHint(LabelSelector({"link": "x"}), scope="NUMANode"),
-            "rdma": DeviceHint(None, "RequestsAsCount", "", "DeviceLevel", has_functions=True),
+            "rdma": DeviceHint(None, "RequestsAsCount", "", "DeviceLevel", LabelSelector({})),
         },
         ("gpu", "rdma"), same_switch=True, partition="Restricted", bandwidth="200Gi",
     )  # fmt: skip

@@ -62,12 +62,13 @@ def test_a_device_object_says_what_can_be_given():
     )
 
     resources = {f"{K}gpu-core": "100", f"{K}gpu-memory-ratio": "100", f"{K}gpu-memory": "80Gi"}
+    functions = {"functions": ["0000:09:00.2"], "function_labels": [[1, {"a": "b"}]]}
     place = {"numa": 1, "switch": "0000:07", "labels": {"a": "b"}}
     assert found == SAID | {
         "partitions": "{}",
         "devices": [
             {"type": "gpu", "id": "GPU-0", "minor": 0, "is_healthy": True, "resources": resources} | place,
-            {"type": "rdma", "id": "0000:09:00.0", "minor": 3, "resources": {f"{K}rdma": "100"}, "functions": ["0000:09:00.2"]},
+            {"type": "rdma", "id": "0000:09:00.0", "minor": 3, "resources": {f"{K}rdma": "100"}} | functions,
         ],
     }  # fmt: skip
     assert said([]) == SAID

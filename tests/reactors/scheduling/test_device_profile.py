@@ -6,8 +6,9 @@ from random import Random
 import msgspec
 import pytest
 
+from bus.events.constraints import DeviceHint, DeviceTerms, LabelSelector, PodConstraints
 from bus.events.decisions import SchedulingPassed
-from bus.events.devices import ALLOCATED
+from bus.events.devices import ALLOCATED, FUNCTIONS
 from bus.waiting import Moves
 from reactors.engine.verify import rederive
 from reactors.scheduling.effects import Placements
@@ -19,12 +20,17 @@ from tests.reactors.scheduling.plugins.sharing import K, asking, cards, device_o
 from tests.scenario import Scenario
 
 POLICY = SchedulingPolicy(profiles=(SchedulingProfile(weights={"DeviceShare": 5}),))
+#: RDMA devices at the switches of its cards, and a virtual function of each.
+NEAR = DeviceTerms(
+    {"rdma": DeviceHint(functions=LabelSelector())}, ("gpu", "rdma"), same_switch=True
+)
 OURS = msgspec.Raw(msgspec.json.encode({"schedulerName": "bursar"}))
 
 
-def pod(at, name, node=None, version=1, texts=None, **wanted):
+def pod(at, name, node=None, version=1, texts=None, terms=None, **wanted):
+    said = msgspec.json.encode(PodConstraints(scheduler_name="bursar", devices=terms))
     return f.pod_observed(
-        name, version, at.at(), node=node, constraints=OURS, card_texts=texts or {}, **asking(**wanted)
+        name, version, at.at(), node=node, constraints=msgspec.Raw(said), card_texts=texts or {}, **asking(**wanted)
     )  # fmt: skip
 
 
@@ -152,14 +158,15 @@ async def test_what_a_pod_said_first_and_what_was_decided_count():
 
 async def test_every_choice_of_devices_is_derived_again_also_from_snapshots():
     at, dice = await scene("abc", 4), Random(5)
-    for step in range(2, 34):
+    for step in range(2, 44):
         does, there = dice.randrange(6), sorted(at.runner.replica.cluster_state.pods)
         said_later = [name for name in there if name.startswith("o")]
         if step % 5 == 0 and said_later:
             node = at.runner.replica.cluster_state.pods[said_later[0]].node
             await at.say(pod(at, said_later[0], node, 100 + step, texts=saying(3), gpu=30))
         elif does == 0:
-            devices = [gpu(n, is_healthy=dice.random() < 0.8) for n in range(4)]
+            devices = [gpu(n, is_healthy=dice.random() < 0.8, numa=n // 2, switch=f"s{n // 2}") for n in range(4)]  # fmt: skip
+            devices += (nic(n, f"s{n}", functions=(f"0000:0{n}:00.1",)) for n in range(2))
             await at.say(device_object(dice.choice("abc"), *devices, version=step, at=at.at()))
         elif does == 1:
             said, size = saying(*dice.sample(range(5), dice.randrange(3))), dice.choice((30, 100))
@@ -167,7 +174,10 @@ async def test_every_choice_of_devices_is_derived_again_also_from_snapshots():
         elif does == 2 and there:
             await at.say(f.pod_vanished(dice.choice(there), 900 + step, at.at()))
         else:
-            await at.say(pod(at, f"p{step}", gpu=dice.choice((20, 50, 100, 200))))
+            terms, more = dice.choice(((None, {}), (NEAR, {"rdma": 30})))
+            await at.say(
+                pod(at, f"p{step}", terms=terms, gpu=dice.choice((20, 50, 100, 200)), **more)
+            )
         await at.tick(5)
     events = at.transport.events
     cuts, never = dice.sample(range(1, len(events)), 6), {"decides_on": lambda _: False}
@@ -178,7 +188,7 @@ async def test_every_choice_of_devices_is_derived_again_also_from_snapshots():
         folded(replica(), events, [], cuts=cuts, **never)
     )
     assert (again.mismatches, again.same) == ((), len(at.facts(SchedulingPassed)))
-    assert len(placed(at)) > 8
+    assert len(placed(at)) > 8 and any(cards[-1] > FUNCTIONS for _, cards in placed(at).values())
 
 
 async def test_what_was_given_is_known_after_scheduling_was_off_and_the_process_began_anew():

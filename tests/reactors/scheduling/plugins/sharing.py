@@ -34,8 +34,8 @@ def gpu(minor, gib=16, is_healthy=True, **place):
     return NodeDevice("gpu", minor, f"GPU-{minor}", is_healthy, amounts, **place)
 
 
-def nic(minor, switch="", is_healthy=True):
-    return NodeDevice("rdma", minor, "", is_healthy, {f"{K}rdma": "100"}, switch=switch)
+def nic(minor, switch="", is_healthy=True, **more):
+    return NodeDevice("rdma", minor, "", is_healthy, {f"{K}rdma": "100"}, switch=switch, **more)
 
 
 def device_object(node, *devices, version=1, partitions="", at=1, labels=None):

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from bus.events.constraints import DeviceHint, DeviceTerms, LabelSelector, PodConstraints
-from bus.events.devices import FIRST
+from bus.events.devices import ALLOCATED, FIRST, FUNCTIONS, device_name, function_number
 from reactors.scheduling.contract import Code
 from reactors.scheduling.device_boards import kept, parts_of
-from reactors.scheduling.plugins.device_share import FUNCTIONS, PLACE, UNREADABLE, DeviceShare
+from reactors.scheduling.plugins.device_share import PLACE, UNREADABLE, DeviceShare
 from tests.reactors.scheduling.plugins.sharing import K, asking, cards, found, given, gpu, nic
 from tests.reactors.scheduling.worlds import World, reasons
 from tests.thorough import tries
@@ -148,19 +148,66 @@ def test_a_pod_wants_devices_at_switches_where_nobody_has_one():
     assert given(world, "q", **wanting(hinting(exclusive="PCIeLevel"), rdma=10)) == ()
 
 
-@pytest.mark.parametrize(
-    ("terms", "why"),
-    [
-        (DeviceTerms(unreadable=("x",)), UNREADABLE.format("x")),
-        (hinting(has_functions=True), FUNCTIONS.format("rdma")),
-    ],
-    ids=["nobody can read it", "virtual functions"],
-)
-def test_what_nobody_can_give_is_refused_and_said(terms, why):
-    status = DeviceShare().pre_filter(server().cycle("p", **wanting(terms, gpu=100, rdma=10)))
+def test_annotations_that_nobody_can_read_are_said_and_the_pod_goes_nowhere():
+    plugin, terms = DeviceShare(), DeviceTerms(unreadable=("x",))
+    status = plugin.pre_filter(server().cycle("p", **wanting(terms, gpu=100)))
 
-    assert (status.code, status.reason) == (Code.UNRESOLVABLE, why)
-    assert DeviceShare().pre_filter(server().cycle("p", **wanting(terms, cpu=1))).code is Code.SKIP
+    assert (status.code, status.reason) == (Code.UNRESOLVABLE, UNREADABLE.format("x"))
+    assert plugin.pre_filter(server().cycle("p", **wanting(terms, cpu=1))).code is Code.SKIP
+
+
+ANY = hinting(functions=LabelSelector())
+
+
+def with_functions():
+    """Two RDMA devices, of which the first has two virtual functions and the other one with a label."""
+    world = World().node("a", allocatable=cards(1, **{f"{K}rdma": "200"}))
+    first = nic(0, functions=("0000:09:00.2", "0000:09:00.1", "no address"))
+    return found(
+        world, "a", first,
+        nic(1, functions=("0000:0a:1f.7",), function_labels=((1, {"type": "fast"}),)), nic(2),
+    )  # fmt: skip
+
+
+def functions_of(devices):
+    return [device_name(one) for one in devices if one >= FUNCTIONS]
+
+
+def test_each_pod_gets_virtual_functions_of_its_own():
+    world, plugin = with_functions(), DeviceShare()
+    took = [given(world, f"p{n}", **wanting(ANY, rdma=10)) for n in range(4)]
+    gave = [functions_of(devices) for devices in took]
+
+    assert (
+        sorted(gave) == [[], ["0000:09:00.1"], ["0000:09:00.2"], ["0000:0a:1f.7"]] and not gave[3]
+    )
+    assert reasons(plugin, world.cycle("q", **wanting(ANY, rdma=10))).keys() == {"a"}
+    fast = hinting(functions=LabelSelector({"type": "fast"}))
+    cycle = with_functions().cycle("p", **wanting(fast, rdma=10))
+    devices = plugin.cards(cycle, 0)
+    assert (devices[:1], functions_of(devices)) == ((1_001,), ["0000:0a:1f.7"])
+    assert json.loads(plugin.annotations(cycle, 0, devices)[ALLOCATED])["rdma"] == [
+        {"minor": 1, "resources": {f"{K}rdma": "10"}, "extension": {"vfs": [{"busID": "0000:0a:1f.7"}]}}
+    ]  # fmt: skip
+
+
+def test_virtual_functions_that_others_have_are_not_given():
+    world, plugin = with_functions(), DeviceShare()
+    said = {"rdma": [{"minor": 0, "extension": {"vfs": [{"busID": "0000:09:00.1"}]}}]}
+    world.pod("theirs", "a", card_texts={ALLOCATED: json.dumps(said)}, **asking(rdma=10))
+    cycle = world.cycle("p", **wanting(ANY, rdma=100))
+    devices = plugin.cards(cycle, 0)
+    world.columns.place(cycle.pod, "a", devices)
+
+    assert functions_of(devices) == ["0000:0a:1f.7"] and not plugin.reserve(cycle, 0)
+    world.columns.place(world.pod("twice", **asking(rdma=10)), "a", (1_001, *devices[1:]))
+    assert plugin.reserve(cycle, 0), "decided twice"
+
+
+@pytest.mark.parametrize("address", ["0000:09:00.1", "ffff:ff:1f.7"])
+def test_an_address_is_a_number_and_back(address):
+    assert device_name(function_number(address)) == address
+    assert function_number(address.upper() + "0") is None and device_name(1_000) == "1000"
 
 
 def test_koordinator_1_0_knows_no_terms():
