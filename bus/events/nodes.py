@@ -79,7 +79,7 @@ class AggregatedUse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeMetricObserved(Fact, frozen=True, kw_only=True):
-    """A NodeMetric object was seen. Key: its name, which is the node's."""
+    """A NodeMetric object, or a node's measurement of metrics-server, was seen. Key: its name, which is the node's."""
 
     wire_type: ClassVar[str] = "nodemetric.observed"
 
@@ -93,6 +93,8 @@ class NodeMetricObserved(Fact, frozen=True, kw_only=True):
     #: None = it was not measured.
     used: Used | None = None
     pods: tuple[PodUsed, ...] = ()
+    #: Its pods were measured with it, and none by itself.
+    names_no_pods: bool = False
     aggregated: tuple[AggregatedUse, ...] = ()
 
 

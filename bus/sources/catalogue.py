@@ -10,7 +10,7 @@ from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
 from bus.kube.kinds.runtime_use import CLUSTER_KIND, GROUP, NAMESPACED_KIND
 from bus.kube.kinds.table import GOVERNED, MPIJOB, POD
-from bus.kube.watch.contract import Source
+from bus.kube.watch.contract import Polling, Source
 from bus.sources import (
     claims,
     cpus,
@@ -20,6 +20,7 @@ from bus.sources import (
     loads,
     namespaces,
     node_devices,
+    node_usage,
     nodes,
     podgroups,
     pods,
@@ -129,6 +130,16 @@ NODE_METRICS = Source(
     kind="NodeMetric",
     is_optional=True,
     on_demand=True,
+)
+#: The same as metrics-server measures it. It keeps nothing, so there is nothing to watch.
+NODE_USAGE = Source(
+    "nodes.metrics.k8s.io",
+    "/apis/metrics.k8s.io/v1beta1/nodes",
+    node_usage.translate,
+    kind="NodeMetrics",
+    is_optional=True,
+    on_demand=True,
+    polling=Polling(60.0, node_usage.gone),
 )
 #: The devices of nodes, as Koordinator's node agent finds them.
 NODE_DEVICES = Source(
@@ -250,6 +261,7 @@ SOURCES = (
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
     NODE_METRICS,
+    NODE_USAGE,
     NODE_DEVICES,
     NODE_TOPOLOGIES,
     SERVICES,

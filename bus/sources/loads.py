@@ -114,7 +114,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             used=_used(measured.node_usage),
             pods=tuple(_pods(status.pods_metric or ())),
             aggregated=tuple(
-                AggregatedUse(_text(one.duration), _percentiles(one.usage or {}))
+                AggregatedUse(bounded(one.duration), _percentiles(one.usage or {}))
                 for one in (measured.aggregated_node_usages or ())[:MOST_DURATIONS]
             ),
         )
@@ -132,7 +132,7 @@ def _interval(spec: Spec | None) -> int | None:
 def _used(use: Use | None) -> Used | None:
     if use is None or use.resources is None:
         return None
-    return Used(_text(use.resources.cpu), _text(use.resources.memory))
+    return Used(bounded(use.resources.cpu), bounded(use.resources.memory))
 
 
 def _pods(uses: Iterable[PodUse]) -> Iterator[PodUsed]:
@@ -151,5 +151,6 @@ def _percentiles(uses: dict[str, Use]) -> dict[str, Used]:
     return {name: used for name, used in found.items() if used is not None}
 
 
-def _text(text: str) -> str:
+def bounded(text: str) -> str:
+    """A quantity or duration as it was written; "" where it is too long to be one."""
     return text if len(text) <= LONGEST_TEXT else ""

@@ -2,8 +2,8 @@
 
     python -m deploy.commands.rights
 
-``bursar-reader`` may list and watch what there is a source for, ``bursar-queue`` may patch the kinds that wait. The rest of
-both files is written by hand and stays as it is.
+``bursar-reader`` may list what there is a source for, and watch what can be watched; ``bursar-queue`` may patch the kinds that
+wait. The rest of both files is written by hand and stays as it is.
 
 Source: Kubernetes, "Using RBAC Authorization" (a rule has one list of groups and one of resources).
 """
@@ -25,8 +25,9 @@ _CORE = '""'
 
 def reader(text: str) -> str:
     """The file of ``bursar-reader`` with the rules for every source."""
-    paths = (source.path for source in SOURCES)
-    return _replaced(text, rules(paths, "list, watch"), "# Where a notebook listens")
+    watched = rules((one.path for one in SOURCES if one.polling is None), "list, watch")
+    polled = rules((one.path for one in SOURCES if one.polling is not None), "list")
+    return _replaced(text, watched + polled, "# Where a notebook listens")
 
 
 def queue(text: str) -> str:

@@ -20,8 +20,17 @@ from bus.envelope import Event
 from bus.errors import PermissionDeniedError
 from bus.kube import client
 from bus.kube.watch.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
+from bus.kube.watch.poller import Poller
 from bus.kube.watch.reflector import Reflector
-from bus.sources.catalogue import NAMESPACES, PODS, SOURCES, WORKLOADS
+from bus.sources.catalogue import (
+    NAMESPACES,
+    NODE_METRICS,
+    NODE_USAGE,
+    PODS,
+    SOURCES,
+    WORKLOADS,
+)
+from bus.sources.node_usage import MEASURED
 from bus.transport import Transport
 from bus.waiting import ended
 from deploy.settings.shape import Settings
@@ -46,7 +55,7 @@ class Following(msgspec.Struct, frozen=True):
     cluster: client.KubeCluster
     #: By source.
     states: dict[str, ReflectorState]
-    reflectors: dict[str, Reflector]
+    reflectors: dict[str, Reflector | Poller]
 
     def relist(self, kind: str) -> None:
         """Ask for a complete list of a kind: something waits for one."""
@@ -68,7 +77,7 @@ async def following(
     """Follow the cluster at ``access`` while the body runs. ``state``: see :func:`known`."""
     cluster = await client.connect(access, trust_env=settings.cluster.trust_env)
     try:
-        reflectors: dict[str, Reflector] = {}
+        reflectors: dict[str, Reflector | Poller] = {}
         name = settings.cluster.name
 
         def emptied(event: Event) -> None:
@@ -77,7 +86,8 @@ async def following(
 
         sources = followed(settings)
         for source in sources:
-            reflectors[source.name] = Reflector(
+            follower = Poller if source.polling is not None else Reflector
+            reflectors[source.name] = follower(
                 source,
                 cluster,
                 transport,
@@ -120,7 +130,7 @@ def paced(settings: Settings, source: Source) -> ReflectorSettings:
     return usual
 
 
-async def _follow(source: Source, reflector: Reflector) -> None:
+async def _follow(source: Source, reflector: Reflector | Poller) -> None:
     while True:
         try:
             await reflector.run()
@@ -156,6 +166,10 @@ def known(state: ClusterState, store: Store, source: Source, cluster: str) -> di
         rows = [namespaces.codec.row(row) for row in store.select(query)]
         newest = [row.history[-1] for row in rows if row.history]
         return {value[0]: version for version, _, value in newest}
+    if source is NODE_USAGE:
+        # It is a measurement of a node as a NodeMetric is, by another agent.
+        found = state.versions(NODE_METRICS.kind)
+        return {uid: version for uid, version in found.items() if uid.startswith(MEASURED)}
     return state.versions(POD if source is PODS else source.kind)
 
 

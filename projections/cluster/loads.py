@@ -35,6 +35,8 @@ class NodeLoad(msgspec.Struct, gc=False):
     used: Amounts | None
     pods: dict[str, Amounts]
     aggregated: tuple[tuple[str, dict[str, Amounts]], ...]
+    #: ``pods`` says nothing: ``used`` is of all of them.
+    names_no_pods: bool = False
     last_us: int = 0
     listed_us: int = 0
 
@@ -88,7 +90,7 @@ def node_load(fact: NodeMetricObserved, time_us: int, known: NodeLoad | None) ->
             (one.duration, {name: _amounts(used) for name, used in one.used.items()})
             for one in fact.aggregated
         ),
-        time_us,
+        fact.names_no_pods, time_us,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from reactors.scheduling.profiles import Profile
 
 
+#: What metrics-server measures.
+NODE_USAGE = "NodeMetrics"
 #: Plugin to the kind of object that it alone reads.
 _FOLLOWS = {
     "LoadAware": "NodeMetric",
@@ -62,14 +64,13 @@ class SchedulingPolicy(ReactorPolicy):
         for one in profiles:
             if one.weights or one.fields:
                 _made(one)
-        rules = {
-            one.fields.get("Coscheduling", {}).get("rules", "current")
-            for one in profiles
-            if one.weights.get("Coscheduling", 1)
-        }
-        if len(rules) > 1:
+        if len(_said(profiles, "Coscheduling", "rules", "current", weight=1)) > 1:
             raise ValueError(
                 "the rules of Coscheduling are the same in all profiles: a gang may have pods of several"
+            )
+        if len(_said(profiles, "LoadAware", "measured_by", "koordinator")) > 1:
+            raise ValueError(
+                "LoadAware's measured_by is the same in all profiles: a node has one measurement"
             )
         return profiles
 
@@ -77,11 +78,27 @@ class SchedulingPolicy(ReactorPolicy):
     def follows(self) -> frozenset[str]:
         """What nodes really use, and their devices, are followed where a profile goes by it."""
         named = {name for one in self.profiles for name, weight in one.weights.items() if weight}
-        return frozenset(kind for plugin, kind in _FOLLOWS.items() if plugin in named)
+        kinds = {kind for plugin, kind in _FOLLOWS.items() if plugin in named}
+        if _FOLLOWS["LoadAware"] in kinds and "metrics-server" in _said(
+            self.profiles, "LoadAware", "measured_by", ""
+        ):
+            kinds = kinds - {_FOLLOWS["LoadAware"]} | {NODE_USAGE}
+        return frozenset(kinds)
 
     def made(self) -> list[Profile]:
         """The profiles with their plugins."""
         return [_made(one) for one in self.profiles]
+
+
+def _said(
+    profiles: Iterable[SchedulingProfile], plugin: str, field: str, usual: str, weight: int = 0
+) -> set[str]:
+    """What profiles with a plugin say in one of its fields; ``weight``: that of the plugin where a profile names none."""
+    return {
+        one.fields.get(plugin, {}).get(field, usual)
+        for one in profiles
+        if one.weights.get(plugin, weight)
+    }
 
 
 def _made(profile: SchedulingProfile) -> Profile:

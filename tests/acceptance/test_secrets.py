@@ -250,16 +250,25 @@ def thing(secret, kind, number):
         ]
         status = {"updateTime": CREATED, "nodeMetric": measured, "podsMetric": pods}
         return {**found, "spec": secret.some(), "status": {**status, secret(): secret.some()}}
+    if kind == "nodes.metrics.k8s.io":
+        usage = {"cpu": "1", "memory": "1Gi", secret(): secret()}
+        return {**found, "timestamp": CREATED, "window": "20s", "usage": usage, secret(): 1}
     if kind == "devices":
-        # Amounts, places and names of devices are listed, and are plain.
+        # Amounts, places, names and labels of devices are listed, and are plain: pods choose by them, as by labels of nodes.
         amounts = {"koordinator.sh/gpu-core": "100", secret(): secret()}
         place = {"nodeID": 0, "pcieID": "0000:01", "busID": secret(), secret(): secret()}
-        vfs = [{"labels": secret.some(), "vfs": [{"busID": "0000:02", secret(): 1}]}]
+        vfs = [
+            {
+                "labels": {"type": "x"},
+                secret(): secret.some(),
+                "vfs": [{"busID": "0000:02", secret(): 1}],
+            }
+        ]
         device = {
             "type": "gpu",
             "minor": 0,
             "id": "GPU-0",
-            "labels": secret.some(),
+            "labels": {"link": "x"},
             "resources": amounts,
         }
         device |= {"topology": place, "vfGroups": vfs, "conditions": [secret.some()], secret(): 1}

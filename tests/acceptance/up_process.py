@@ -18,12 +18,13 @@ AS_OF_S = 2**33
 class Up:
     """`bursar up` on a cluster, in a process of its own; its ledger is read beside it."""
 
-    def __init__(self, plane, folder):
+    def __init__(self, plane, folder, **environment):
         self.folder = folder / "data"
         self._environment = {
             "PATH": os.defpath,
             "HOME": str(folder),
             "KUBECONFIG": str(plane.kubeconfig),
+            **environment,
         }
         self._log = folder / "up.log"
         self._process = None

@@ -122,6 +122,8 @@ async def follow(cluster):
     for source in SOURCES:
         with contextlib.suppress(NotInstalledError, NotFoundError):
             page = await cluster.page(source.path, limit=1)
+        if source.polling is not None:
+            continue
         lines = cluster.watch(source.path, version=page.version)
         # A kind that was installed a moment ago may not be served yet (429).
         late = (NotInstalledError, NotFoundError, TimeoutError, ClusterUnavailableError)

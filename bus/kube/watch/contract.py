@@ -49,6 +49,14 @@ class AnswerTooLargeError(ObservationError):
     """
 
 
+class Polling(msgspec.Struct, frozen=True):
+    """How a kind is followed that cannot be watched: all of it is read so often."""
+
+    seconds: float
+    #: Of a uid and a moment: what a deletion of that object would have told.
+    gone: Callable[[str, int], bytes]
+
+
 class Source(msgspec.Struct, frozen=True):
     """One kind of object that is listed and watched."""
 
@@ -73,6 +81,8 @@ class Source(msgspec.Struct, frozen=True):
     is_optional: bool = False
     #: Followed only while the policy of a reactor reads it: it says much, and all that is said is kept.
     on_demand: bool = False
+    #: None = it is watched.
+    polling: Polling | None = None
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True):

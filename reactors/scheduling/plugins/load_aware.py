@@ -1,8 +1,8 @@
-"""LoadAware: nodes by what they really use, as Koordinator's node agent measures it, and by what new pods will use.
+"""LoadAware: nodes by what they really use, as Koordinator's node agent or metrics-server says, and by what new pods will use.
 
 A measurement does not show a pod at once. A pod that came after it, or less than one interval before it, or that has no node
 yet, counts by its estimate, less what the measurement shows of the pod. An older pod of which it shows nothing may never start: it
-counts by its estimate too, but by its requests at most.
+counts by its estimate too, but by its requests at most. metrics-server names no pods: what it measures shows all older ones.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware; docs/scheduling.md.
 """
@@ -92,6 +92,8 @@ class LoadAware(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.LOAD, Hint.GONE})
 
     rules: Literal["current", "v1.0"] = "current"
+    #: Whose measurements: NodeMetric objects of ``koordinator``, or the metrics API of ``metrics-server``.
+    measured_by: Literal["koordinator", "metrics-server"] = "koordinator"
     thresholds: Percents = Percents(65, 95)
     #: For pods of production, what pods of production use is compared with these instead, where one is set.
     prod_thresholds: Percents = Percents()
@@ -146,7 +148,12 @@ class LoadAware(msgspec.Struct, frozen=True):
         """Measure the node, or wait until it uses less."""
         name, updated = cycle.columns.names[row], self._table(cycle.columns).updated_us[[row]]
         if self._is_expired(cycle.columns, updated).any():
-            return f"let Koordinator's node agent measure {name}: its NodeMetric is older than {self.expires_seconds} s"
+            agent = (
+                "Koordinator's node agent"
+                if self.measured_by == "koordinator"
+                else "metrics-server"
+            )
+            return f"let {agent} measure {name}: its measurement is older than {self.expires_seconds} s"
         return f"wait until {name} uses less, or raise LoadAware's thresholds"
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
@@ -248,6 +255,10 @@ class LoadAware(msgspec.Struct, frozen=True):
             if not is_new and (is_v1 or shown != (0, 0)):
                 continue
             more = self.estimate(pod)
+            if not is_new and load.names_no_pods:
+                # How much of the measurement is production's nobody says.
+                prod += [more] if is_prod(pod) else []
+                continue
             if not is_new:
                 # It may never start, and its limits cost nobody anything.
                 (cpu, _), (memory, _) = asked(pod)

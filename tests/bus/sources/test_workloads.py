@@ -129,7 +129,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
     followed = {source.kind for source in SOURCES if source.kind}
 
     others = {"BizGroupResourceQuota", "ElasticQuota", "PodDisruptionBudget"}
-    others |= {"Namespace", "Node", "PriorityClass", "Scv", "NodeMetric", "Device"}
+    others |= {"Namespace", "Node", "PriorityClass", "Scv", "NodeMetric", "NodeMetrics", "Device"}
     others |= {"NodeResourceTopology", "Reservation", "Service"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}

@@ -1,15 +1,21 @@
 """A profile with LoadAware: pods go where there is load to spare, wait for measurements, and every choice is derived again."""
 
+import json
 from random import Random
 
 import msgspec
+import pytest
 
 from bus.events.decisions import SchedulingPassed
 from bus.events.nodes import NodeMetricObserved, PodUsed, Used
+from bus.sources import node_usage
+from bus.sources.catalogue import NODE_USAGE, SOURCES
 from reactors.engine.verify import rederive
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
+from tests.bus.sources.records import POLICY as POLICY_OF_LABELS
+from tests.bus.sources.records import record
 from tests.reactors.engine.restoring import folded, known
 from tests.scenario import Scenario
 
@@ -77,3 +83,45 @@ async def test_every_choice_by_load_is_derived_again_also_from_snapshots():
     )
     assert (found.mismatches, found.same) == ((), len(at.facts(SchedulingPassed)))
     assert len(placed(at)) > 10
+
+
+def by(agent, weight=1):
+    fields = {"LoadAware": {"measured_by": agent}}
+    return SchedulingProfile(name=agent, weights={"LoadAware": weight}, fields=fields)
+
+
+def test_what_measures_nodes_is_followed_and_nothing_else():
+    follows = [
+        SchedulingPolicy(profiles=several).follows
+        for several in ((by("metrics-server"),), (by("koordinator"),), (by("metrics-server", 0),))
+    ]
+
+    assert follows == [{"NodeMetrics"}, {"NodeMetric"}, frozenset()]
+    assert {"NodeMetrics", "NodeMetric"} <= {source.kind for source in SOURCES if source.on_demand}
+
+
+def test_nodes_have_one_measurement():
+    with pytest.raises(ValueError, match="the same in all profiles"):
+        SchedulingPolicy(profiles=(by("metrics-server"), by("koordinator")))
+    with pytest.raises(ValueError, match="measured_by"):
+        SchedulingPolicy(profiles=(by("prometheus"),))
+
+
+async def test_another_agent_measures_on_after_a_change_of_policy():
+    at = await scene()
+    await at.say(metric(at, "a", 99, 15), metric(at, "b", 99, 15), metric(at, "c", 99, 15))
+    await at.set_policy(SchedulingPolicy(profiles=(by("metrics-server").model_copy(update={"name": "bursar"}),)))  # fmt: skip
+    usage = {"metadata": {"name": "b"}, "timestamp": f.stamp(at.at()), "usage": {"cpu": "1"}}
+    await at.say(translated(usage, at.at()))
+    await at.say(pod(at, "p"))
+    await at.tick(15)
+
+    assert placed(at) == {"p": "b"}
+    gone = json.loads(node_usage.gone("measured-b", f.us(at.at() + 1)))
+    await at.say(translated(gone, at.at(), "DELETED"))
+    assert "measured-b" not in at.runner.replica.cluster_state.loads
+
+
+def translated(found, second, change="LISTED"):
+    event = NODE_USAGE.translate(record(found, change), POLICY_OF_LABELS)
+    return msgspec.structs.replace(event, time_us=f.us(second), cluster=f.CLUSTER)

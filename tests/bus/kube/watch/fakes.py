@@ -104,12 +104,12 @@ class Followed:
     """A reflector at work on a fake cluster, with what it said."""
 
     def __init__(
-        self, pages, watches=(), *, source=PODS, settings=QUICK, transport=None, **options
-    ):
+        self, pages, watches=(), *, source=PODS, settings=QUICK, transport=None, made=Reflector, **options
+    ):  # fmt: skip
         self.cluster = FakeCluster(pages, watches)
         self.transport = transport or MemoryTransport()
         self.clock = StillClock()
-        self.reflector = Reflector(
+        self.reflector = made(
             source,
             self.cluster,
             self.transport,

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from bus.sources.catalogue import NODE_METRICS
+from bus.sources.catalogue import NODE_METRICS, NODE_USAGE
 from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.hints import Hint, hints_of
@@ -31,6 +31,18 @@ def measured(world, name, version, cpu, at_s=0, change="MODIFIED", pods=()):
     found = record({"metadata": metadata, "status": status}, change)
     found = msgspec.structs.replace(found, time_us=f.us(at_s))
     world.see(NODE_METRICS.translate(found, POLICY))
+
+
+def measured_by_metrics_server(world, name, cpu, at_s=0):
+    usage = {"cpu": cpu, "memory": "1Gi"}
+    found = {
+        "metadata": {"name": name},
+        "timestamp": f.stamp(at_s),
+        "window": "10s",
+        "usage": usage,
+    }
+    found = msgspec.structs.replace(record(found, "LISTED"), time_us=f.us(at_s))
+    world.see(NODE_USAGE.translate(found, POLICY))
 
 
 def at(world, seconds):
@@ -144,7 +156,7 @@ def test_a_measurement_wakes_who_waits_for_one():
         ("15", "wait until a uses less, or raise LoadAware's thresholds (node a)"),
         (
             "1",
-            "let Koordinator's node agent measure a: its NodeMetric is older than 180 s (node a)",
+            "let Koordinator's node agent measure a: its measurement is older than 180 s (node a)",
         ),
     ],
 )
@@ -262,3 +274,36 @@ def test_a_pod_that_is_seen_where_it_was_placed_is_shown_by_a_measurement():
     world.columns.tables.clear()
 
     assert (before, kept) == ({}, reasons(plugin, world.cycle()))
+
+
+def test_what_metrics_server_measures_shows_all_pods_that_are_older_than_its_window():
+    world = World().node("a", allocatable={"cpu": "10", "memory": "64Gi", "pods": "9"})
+    own = {"resources": f.requesting({"cpu": "2"})}
+    world.pod("older", "a", created=0, **own)
+    world.pod("newer", "a", created=98, **own)
+    plugin = LoadAware(thresholds=Percents(cpu=50), factors=Percents(100, 100))
+    found = []
+    for cpu in ("1", "2", "4"):
+        measured_by_metrics_server(world, "a", cpu, 100 + int(cpu))
+        at(world, 110)
+        found.append(reasons(plugin, world.cycle("p", resources=f.requesting({"cpu": "1"}))))
+
+    # What is used, the newer pod's two cores, and the one that is asked for: 4, 5 and 7 of 10.
+    assert found == [{}, {}, {"a": {CPU}}]
+
+
+def test_production_counts_by_estimates_where_no_pod_is_measured():
+    world = World().node("a", allocatable={"cpu": "10", "memory": "64Gi", "pods": "9"})
+    batch = {"kubernetes.io/batch-cpu": "5000"}
+    world.pod("batch", "a", created=0, priority=5_500, resources=f.requesting(batch))
+    world.pod("prod", "a", created=0, priority=9_500, resources=f.requesting({"cpu": "3"}))
+    measured_by_metrics_server(world, "a", "9", 100)
+    at(world, 110)
+    own = {"thresholds": Percents(), "factors": Percents(100, 100)}
+    pod = {"resources": f.requesting({"cpu": "1"}), "priority": 9_500}
+    found = [
+        reasons(LoadAware(prod_thresholds=Percents(cpu=percent), **own), world.cycle("p", **pod))
+        for percent in (40, 39)
+    ]
+
+    assert found == [{}, {"a": {CPU}}]
