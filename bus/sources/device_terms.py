@@ -70,7 +70,7 @@ def device_terms(annotations: Mapping[str, str] | None) -> DeviceTerms | None:
         PARTITION: bandwidth is not None and partition is not None,
     }
     kinds = dict.fromkeys(kind for kind in (joint and joint.device_types) or () if kind in FIRST)
-    return DeviceTerms(
+    found = DeviceTerms(
         hints={kind: _hint(known[kind]) for kind in sorted(known) if _is_valid(known[kind])},
         joint=tuple(kinds),
         same_switch=joint is not None and joint.required_scope == "SamePCIe",
@@ -78,6 +78,7 @@ def device_terms(annotations: Mapping[str, str] | None) -> DeviceTerms | None:
         bandwidth=bandwidth or "",
         unreadable=tuple(key for key in sorted(_SAYING & noted.keys()) if not is_readable[key]),
     )
+    return None if found == DeviceTerms() else found
 
 
 def _hints(noted: Mapping[str, str]) -> dict[str, Hint | None] | None:

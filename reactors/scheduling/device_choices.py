@@ -50,17 +50,16 @@ def choice(
     order = [*joint, *(kind for kind in parts if kind not in joint)]
     board, here = known.board, {kind: _wanted(known, terms, kind) for kind in order}
     found: dict[str, tuple[int, ...]] = {}
+    # A pod may want more devices than there are anywhere.
+    wants = (min(parts[kind].count, len(here[kind])) for kind in together[1:])
     # The first kind chooses the switches, whoever is there: where others are too few, again among those that have more of them.
-    for least in range(1, max((parts[kind].count for kind in together[1:]), default=1) + 1):
+    for least in range(1, max(wants, default=1) + 1):
         near = set[str]()
         for kind in order:
             part, cards, switches = parts[kind], here[kind], board.switches_of(kind)
             if kind in together:
-                at = (
-                    near
-                    if kind != together[0]
-                    else _shared(board, here, parts, together[1:], least)
-                )
+                is_first = kind == together[0]
+                at = _shared(board, here, parts, together[1:], least) if is_first else near
                 cards = [card for card in cards if switches.get(card.minor) in at]
             if kind == "gpu":
                 minors = packed(kind, part, cards) or _cards(board, part, cards, terms, strategy)

@@ -46,7 +46,7 @@ PLACE = "no {} devices that lie as the pod wants them"
 ILLEGAL = "the requests of {} devices are none that Koordinator knows"
 UNREADABLE = "nobody can read the pod's annotation {}"
 #: Kinds of pods whose devices are remembered, by what they request and want.
-MOST_KINDS = 64
+MOST_KINDS = 16
 
 #: By row: when that node had changed last, and which devices were found on it.
 Choices = dict[int, tuple[int, dict[str, tuple[int, ...]]]]

@@ -50,7 +50,7 @@ def test_a_pod_says_how_its_devices_lie():
     )  # fmt: skip
     assert terms(partition="{}").partition == "BestEffort"
     assert terms(partition={"ringBusBandwidth": 5}).bandwidth == "5"
-    assert device_terms({"x": "y"}) is device_terms(None) is None
+    assert device_terms({"x": "y"}) is device_terms(None) is terms(hint={}, joint={}) is None
 
 
 def test_the_fact_of_a_pod_has_its_terms_and_none_without_such_annotations():

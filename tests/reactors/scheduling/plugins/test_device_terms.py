@@ -210,6 +210,19 @@ def test_an_address_is_a_number_and_back(address):
     assert function_number(address.upper() + "0") is None and device_name(1_000) == "1000"
 
 
+@pytest.mark.timeout(20)
+def test_who_wants_more_devices_than_there_are_anywhere_holds_nobody_up():
+    """A tenant writes the number: a look that took as many steps would never end."""
+    many = DeviceTerms(
+        {"rdma": DeviceHint(strategy="RequestsAsCount")}, ("gpu", "rdma"), same_switch=True
+    )
+    plugin, world = DeviceShare(), server("s0 s1")
+    cycle = world.cycle("p", **wanting(many, gpu=100, rdma=10**12))
+
+    assert reasons(plugin, cycle).keys() == {"a"} and len(plugin.cards(cycle, 0)) < 2
+    assert "rdma" in plugin.remedy(cycle, 0)
+
+
 def test_koordinator_1_0_knows_no_terms():
     plugin = DeviceShare(rules="v1.0")
     cycle = server("s0").cycle("p", **wanting(SAME, gpu=800, rdma=100))
