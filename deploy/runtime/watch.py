@@ -166,10 +166,10 @@ def known(state: ClusterState, store: Store, source: Source, cluster: str) -> di
         rows = [namespaces.codec.row(row) for row in store.select(query)]
         newest = [row.history[-1] for row in rows if row.history]
         return {value[0]: version for version, _, value in newest}
-    if source is NODE_USAGE:
-        # It is a measurement of a node as a NodeMetric is, by another agent.
-        found = state.versions(NODE_METRICS.kind)
-        return {uid: version for uid, version in found.items() if uid.startswith(MEASURED)}
+    if source in (NODE_METRICS, NODE_USAGE):
+        # Both measure nodes, each by another agent.
+        found, is_usage = state.versions(NODE_METRICS.kind), source is NODE_USAGE
+        return {uid: one for uid, one in found.items() if uid.startswith(MEASURED) is is_usage}
     return state.versions(POD if source is PODS else source.kind)
 
 
