@@ -90,6 +90,8 @@ class Reservation(msgspec.Struct, gc=False):
     ttl_us: int | None
     expires_us: int | None
     allocate_once: bool
+    #: It may take the place of a pod that runs, until that ends.
+    pre_allocation: bool
     is_closed: bool
     allocate_policy: str
     restricted: tuple[str, ...]
@@ -119,7 +121,7 @@ def reservation(fact: ReservationObserved, time_us: int, known: Reservation | No
         _us(fact.created, time_us) or time_us, fact.deletion is not None, intern(fact.team or ""), fact.labels,
         fact.has_template, fact.template_node, fact.priority, fact.priority_class, _demand(fact),
         rows.constraints_of(bytes(fact.constraints)), fact.owners, fact.unkept_labels, fact.owners_cut,
-        None if fact.ttl is None else go_duration_us(fact.ttl), _us(fact.expires, None), fact.allocate_once,
+        None if fact.ttl is None else go_duration_us(fact.ttl), _us(fact.expires, None), fact.allocate_once, fact.pre_allocation,
         fact.unschedulable or fact.has_taints, intern(fact.allocate_policy), fact.restricted, order_of(fact.order),
         intern(fact.phase), intern(fact.node), fact.conditions, _amounts(fact.allocatable), _amounts(fact.allocated),
         fact.current_owners, time_us,

@@ -260,9 +260,14 @@ class Scheduler(AssumedPods):
         found, bound = self.saved_reservations(), {one.uid for one in kept}
         if self.reservations is None or found is None:
             return None
+        # A reservation that nobody binds any more takes nobody's place.
+        ended = {
+            uid for uid, one in found.statuses.items() if one.phase in WITHOUT_NODE and uid not in bound
+        }  # fmt: skip
         bound |= {uid for uid in found.given if (pod := self._cluster.pods.get(uid)) and pod.node}
-        for uid in [uid for uid in found.given if uid not in bound]:
-            self.reservations.give_back(uid)
+        for uid, given in dict(found.given).items():
+            if uid not in bound or given.reservation in ended:
+                self.reservations.give_back(uid)
         return self.saved_reservations()
 
     def _confirmed(self, uid: str, at_us: int) -> None:

@@ -2,7 +2,8 @@
 
 Room is held by a pod that stands for the reservation on its node and requests what nobody has of it, so that every plugin that
 looks at room finds less. It is more important than any pod, has no labels, ports or volumes, and is nobody's victim. While a pod is
-placed that may use reservations, their rooms are lifted.
+placed that may use reservations, their rooms are lifted. While a reservation is placed that may take the place of a pod that runs
+(``preAllocation``), one such pod of each node is lifted; that of its node is its owner from then on.
 
 Which pods were given a part follows from the passes, and from the owners that the status names. What is kept of a reservation has
 no conditions, so that a trial that gives and takes back leaves no trace.
@@ -162,18 +163,39 @@ class Reservations:
             self._set(given.reservation, rules.unreserved(status, pod, given.request))
 
     def hold(self, uid: str, node: str) -> None:
-        """A pass gives a reservation a node."""
+        """A pass gives a reservation a node: it holds there what the pod has not whose place it takes."""
+        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        left = rules.left(row.reserved, status.allocated)
+        self._columns.place(_held(row, node, left), node)
+
+    def take_place(self, uid: str, node: str) -> None:
+        """The pod of a node whose place a reservation takes is its owner from now on; nothing where there is none."""
         row = self._cluster.reservations[uid]
-        self._columns.place(_held(row, node, row.reserved), node)
+        found = self._replaceable(row).get(node)
+        if found is not None:
+            self._given[found.uid] = Given(uid, requested(found.demand))
+            self._set(uid, self._allocated_ahead(self._statuses[uid], found.uid))
+
+    def give_place_back(self, uid: str) -> None:
+        """A reservation does not get its node after all: whose place it took owns nothing of it."""
+        for pod in self._statuses[uid].owners:
+            self.give_back(pod)
 
     @contextmanager
     def lifted(self, pod: Pod, node: str = "") -> Iterator[None]:
-        """Meanwhile the reservations that have room for a pod hold none; ``node``: those alone that are on it."""
-        found = [
-            row.uid
-            for row in self.usable(pod)
-            if (kept := self._columns.counted(row.uid)) is not None and node in ("", kept.node)
-        ]
+        """Meanwhile the reservations that have room for a pod hold none, and who may make place for a reservation has none.
+
+        ``node``: those alone that are on it.
+        """
+        row = self._cluster.reservations.get(pod.uid)
+        if row is not None and pod.uid not in self._assumed:
+            found = [one.uid for at, one in self._replaceable(row).items() if node in ("", at)]
+        else:
+            found = [
+                row.uid
+                for row in self.usable(pod)
+                if (kept := self._columns.counted(row.uid)) is not None and node in ("", kept.node)
+            ]
         for uid in found:
             self._columns.lift(uid)
         try:
@@ -183,6 +205,25 @@ class Reservations:
                 self._columns.put_back(uid)
 
     # questions
+
+    def _replaceable(self, row: Reservation) -> dict[str, Pod]:
+        """By node: the pod whose place a reservation may take there, of several the one that has most of what it reserves."""
+        best: dict[str, tuple[int, Pod]] = {}
+        for pod in self._cluster.pods.values() if row.pre_allocation and not row.node else ():
+            request = requested(pod.demand)
+            if (
+                holds(pod)
+                and not pod.is_terminating
+                and pod.uid not in self._given
+                and self._columns.counted(pod.uid) is not None
+                and _is_meant(row, _applicant(pod))
+                and _fits(row, Status(allocatable=row.reserved), request)
+            ):
+                share = rules.score(request, row.reserved, {})
+                known = best.get(pod.node)
+                if known is None or (share, known[1].uid) > (known[0], pod.uid):
+                    best[pod.node] = (share, pod)
+        return {node: pod for node, (_, pod) in best.items()}
 
     def matched(self, pod: Pod) -> list[Reservation]:
         """The reservations with room on a node whose owners mean a pod, in the order of uids."""
@@ -222,6 +263,10 @@ class Reservations:
         """Whether this is a reservation, and no pod."""
         return uid in self._cluster.reservations
 
+    def is_assumed(self, uid: str) -> bool:
+        """Whether it has a node ahead of the history."""
+        return uid in self._assumed
+
     def waits(self, row: Reservation) -> bool:
         """Whether a reservation may get a node."""
         status = self._statuses[row.uid]
@@ -245,12 +290,19 @@ class Reservations:
             found = self._cluster.pods.get(pod)
             if found is not None and holds(found) and self._named.may_own(row, found):
                 self._own(found, row)
+            elif found is not None and row.node and found.node not in ("", row.node):
+                # Somebody else gave it another node than that where it took the pod's place.
+                if self.given(pod) == uid:
+                    self.give_back(pod)
             if self.given(pod) == uid:
                 status = self._allocated(row, status, pod)
         is_used_up = before is not None and before.phase == SUCCEEDED and before.node == row.node
         if not is_active(row.phase, row.node):
-            # Its owners go on as pods like all others.
+            # Its owners go on as pods like all others, but for those whose place it is about to take.
+            owners = status.owners if uid in self._assumed else ()
             status = Status(row.phase, row.node)
+            for pod in owners:
+                status = self._allocated_ahead(status, pod)
         elif is_used_up and row.allocate_once:
             status = msgspec.structs.replace(status, phase=SUCCEEDED)
         is_late = status.phase != SUCCEEDED and _is_late(row, self._ticked_us)
@@ -289,7 +341,8 @@ class Reservations:
         if given is None:
             return False
         status = self._statuses[given.reservation]
-        self._set(given.reservation, rules.owner_gone(status, pod.uid, given.request))
+        gone = rules.unreserved if status.phase in WITHOUT_NODE else rules.owner_gone
+        self._set(given.reservation, gone(status, pod.uid, given.request))
         return True
 
     def _end(self, row: Reservation) -> None:
@@ -304,6 +357,10 @@ class Reservations:
     def _allocated(self, row: Reservation, status: Status, pod: str) -> Status:
         request = self._given[pod].request
         return rules.allocated(status, pod, request, once=row.allocate_once)
+
+    def _allocated_ahead(self, status: Status, pod: str) -> Status:
+        """It uses nothing up before it has its node."""
+        return rules.allocated(status, pod, self._given[pod].request, once=False)
 
     def _set(self, uid: str, status: Status) -> None:
         allocated = {name: amount for name, amount in status.allocated.items() if amount}

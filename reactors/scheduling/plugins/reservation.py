@@ -123,6 +123,8 @@ class Reservation(msgspec.Struct, frozen=True):
         if own is None or own.given(pod.uid):
             return ""
         if own.is_stand_in(pod.uid):
+            if not own.is_assumed(pod.uid):
+                own.take_place(pod.uid, columns.names[row])
             own.hold(pod.uid, columns.names[row])
             return ""
         if row not in self._matched(cycle):
@@ -135,7 +137,9 @@ class Reservation(msgspec.Struct, frozen=True):
     def unreserve(self, cycle: Cycle) -> None:
         """The reservation holds again what it gave."""
         own = cycle.columns.reservations
-        if own is not None:
+        if own is not None and own.is_stand_in(cycle.pod.uid):
+            own.give_place_back(cycle.pod.uid)
+        elif own is not None:
             own.give_back(cycle.pod.uid)
 
     async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:

@@ -67,6 +67,7 @@ class History:
         fields = {
             "allocate_once": random.random() < 0.4, "allocate_policy": random.choice(POLICIES),
             "ttl": random.choice(("0s", "0s", "60s")), "order": random.choice(("", "", "1", "7")),
+            "pre_allocation": random.random() < 0.4,
         }  # fmt: skip
         await self.at.say(
             self.at.reservation(uid, self.kinds[uid], owners=meant(**owners), **fields)
@@ -139,8 +140,11 @@ def check(at, history):
             assert all(where[pod] == status.node for pod in users)
             if status.node in held:
                 held[status.node] += max(0, reserved - given)
-        elif uid in scheduler.assumed and where[uid] in held:
-            held[where[uid]] += reserved
+        elif uid in scheduler.assumed:
+            # Of a place that it takes it holds what the pod has not.
+            assert all(row.pre_allocation and where[pod] == where[uid] for pod in users)
+            if where[uid] in held:
+                held[where[uid]] += max(0, reserved - given)
         if row.allocate_once:
             assert len(users) <= 1
     for node, amount in held.items():
