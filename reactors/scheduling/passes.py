@@ -31,7 +31,7 @@ from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS, Moved, QuotaState
-from reactors.scheduling.reservations import WITHOUT_NODE
+from reactors.scheduling.reservation_questions import WITHOUT_NODE
 from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting, holds
 
 
@@ -261,12 +261,10 @@ class Scheduler(AssumedPods):
         if self.reservations is None or found is None:
             return None
         # A reservation that nobody binds any more takes nobody's place.
-        ended = {
-            uid for uid, one in found.statuses.items() if one.phase in WITHOUT_NODE and uid not in bound
-        }  # fmt: skip
+        ended = [uid for uid, one in found.statuses.items() if one.phase in WITHOUT_NODE]
         bound |= {uid for uid in found.given if (pod := self._cluster.pods.get(uid)) and pod.node}
-        for uid, given in dict(found.given).items():
-            if uid not in bound or given.reservation in ended:
+        for uid, one in dict(found.given).items():
+            if uid not in bound or (one.reservation in ended and one.reservation not in bound):
                 self.reservations.give_back(uid)
         return self.saved_reservations()
 

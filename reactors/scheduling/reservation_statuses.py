@@ -15,7 +15,8 @@ from projections.cluster import Pod
 from projections.cluster.reservations import FAILED, SUCCEEDED, Reservation, Status
 from reactors.scheduling import reservation_rules as rules
 from reactors.scheduling.passes import Scheduler
-from reactors.scheduling.reservations import WITHOUT_NODE, Reservations
+from reactors.scheduling.reservation_questions import WITHOUT_NODE
+from reactors.scheduling.reservations import Reservations
 
 #: Letters of a message, and owners, that a fact of a reservation has at most (:mod:`bus.sources.reservations`): with more, what was
 #: written would never be what is seen.
