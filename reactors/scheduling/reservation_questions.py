@@ -72,11 +72,18 @@ class KnownReservations:
         self._open = ReservationCandidates()
         #: The last pod that was asked about, and its answer.
         self._usable: tuple[Pod, list[Reservation]] | None = None
+        #: By reservation, until something changes: whose place it may take, by node. All pods are looked at for it.
+        self._places: dict[str, dict[str, Pod]] = {}
         #: The newest tick: times that end are told by ticks.
         self._ticked_us = 0
 
     def _replaceable(self, row: Reservation) -> dict[str, Pod]:
         """By node: the pod whose place a reservation may take there, of several the one that has most of what it reserves."""
+        if row.uid not in self._places:
+            self._places[row.uid] = self._searched(row)
+        return self._places[row.uid]
+
+    def _searched(self, row: Reservation) -> dict[str, Pod]:
         best: dict[str, tuple[int, Pod]] = {}
         for pod in self._cluster.pods.values() if row.pre_allocation and not row.node else ():
             request = requested(pod.demand)

@@ -69,6 +69,7 @@ class Reservations(KnownReservations):
     def follow(self, changes: Iterable[Change]) -> bool:
         """The cluster changed; whether there is other room now than before."""
         has_moved = False
+        self._places.clear()
         for change in changes:
             before, after = change.before, change.after
             if isinstance(after, Reservation):
@@ -220,6 +221,7 @@ class Reservations(KnownReservations):
         allocated = {name: amount for name, amount in status.allocated.items() if amount}
         self._statuses[uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
         row, self._usable = self._cluster.reservations[uid], None
+        self._places.clear()
         self._open.put(row, is_there=_is_open(row, self._statuses[uid]))
         self._hold(uid)
 
