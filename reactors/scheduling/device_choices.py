@@ -51,7 +51,7 @@ def choice(
     board, here = known.board, {kind: _wanted(known, terms, kind) for kind in order}
     found: dict[str, tuple[int, ...]] = {}
     # A pod may want more devices than there are anywhere.
-    wants = (min(parts[kind].count, len(here[kind])) for kind in together[1:])
+    wants = (min(parts[kind].count, max(len(here[kind]), 1)) for kind in together[1:])
     # The first kind chooses the switches, whoever is there: where others are too few, again among those that have more of them.
     for least in range(1, max(wants, default=1) + 1):
         near = set[str]()

@@ -104,13 +104,12 @@ class DeviceShare(msgspec.Struct, frozen=True):
         gone = refused_by(refused, at.size)
         lacking: dict[str, Bools] = {kind: np.zeros(at.size, np.bool_) for kind in parts}
         for one in range(at.size) if gone is None else np.flatnonzero(~gone).tolist():
-            row = int(at[one])
-            changed_at, found = known.get(row, (-1, {}))
-            if changed_at != cycle.columns.changed_at[row]:
-                found = self._found(cycle, row, parts)
-                known[row] = (int(cycle.columns.changed_at[row]), found)
+            row, seen = int(at[one]), known.get(int(at[one]))
+            if seen is None or seen[0] != cycle.columns.changed_at[row]:
+                seen = int(cycle.columns.changed_at[row]), self._found(cycle, row, parts)
+                known[row] = seen
             for kind in parts:
-                lacking[kind][one] = not found[kind]
+                lacking[kind][one] = not seen[1][kind]
         none = np.zeros(at.size, np.bool_)
         return [
             Refused(PLACE.format(kind), one, none) for kind, one in lacking.items() if one.any()

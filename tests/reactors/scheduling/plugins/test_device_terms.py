@@ -210,6 +210,14 @@ def test_an_address_is_a_number_and_back(address):
     assert function_number(address.upper() + "0") is None and device_name(1_000) == "1000"
 
 
+def test_a_node_without_a_device_that_will_do_is_refused():
+    """None with a virtual function, say: a kind of devices of which nothing is left."""
+    same = msgspec.structs.replace(ANY, joint=("gpu", "rdma"), same_switch=True)
+    cycle = server("s0 s1").cycle("p", **wanting(same, gpu=100, rdma=10))
+
+    assert reasons(DeviceShare(), cycle).keys() == {"a"} and DeviceShare().cards(cycle, 0) == ()
+
+
 @pytest.mark.timeout(20)
 def test_who_wants_more_devices_than_there_are_anywhere_holds_nobody_up():
     """A tenant writes the number: a look that took as many steps would never end."""
