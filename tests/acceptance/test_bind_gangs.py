@@ -162,11 +162,9 @@ async def test_no_gang_is_left_half_bound_whatever_goes_wrong(plane):
     assert 0 < len(first) < len(found) == SIZE * len(decisions)
     assert [] == binding.overcommitted(await scene.nodes(), found)
     assert sorted(cluster.wrong.values()) == ["node", "refused"] and labels == []
-    # Who had no failure got all of its nodes in one decision.
+    # Who had no failure got all of its nodes in one decision. A process that dies before it tells a failure leaves none: what went
+    # wrong may not go wrong for the next one.
     assert all(len(ids) == 1 for gang, ids in decisions.items() if gang not in watcher.failed)
-    # A process that dies between a refusal and its record leaves none, and the next one is not refused.
-    unsaid = cluster.wrong.keys() - watcher.failed
-    assert all(cluster.wrong[gang] == "refused" for gang in unsaid)
 
 
 def decided(found, gang):
