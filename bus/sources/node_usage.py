@@ -56,7 +56,8 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     """
     found = records.decoded(record.object, NodeMetrics)
     try:
-        version = str(max(parse_stamp(found.timestamp), 0))
+        # By the node's clock: one that was ahead, and is set, has not measured the future.
+        version = str(max(min(parse_stamp(found.timestamp), record.time_us), 0))
     except TimestampError as error:
         raise ObservationError("the time of a measurement is none") from error
     name = found.metadata.name

@@ -2,13 +2,15 @@
 
 import json
 
+import msgspec
 import pytest
 
 from bus.clock import parse_stamp
 from bus.errors import ObservationError
 from bus.sources.catalogue import NODE_USAGE
 from bus.sources.node_usage import gone
-from tests.bus.sources.records import POLICY, body, record
+from tests.bus.sources import records
+from tests.bus.sources.records import POLICY, body
 
 STAMP = "2026-11-28T06:00:00Z"
 VERSION = str(parse_stamp(STAMP))
@@ -17,6 +19,12 @@ ITEM = {
     "usage": {"cpu": "156984n", "memory": "1Gi", "ephemeral-storage": "1"},
 }  # fmt: skip
 SAID = {"uid": "measured-n1", "name": "n1", "resource_version": VERSION, "updated": STAMP, "names_no_pods": True}  # fmt: skip
+
+
+def record(thing, change, late_us=10_000_000):
+    """Received so much later than :data:`STAMP`."""
+    found = records.record(thing, change)
+    return msgspec.structs.replace(found, time_us=int(VERSION) + late_us)
 
 
 def said(**fields):
@@ -51,6 +59,15 @@ NOTHING = [{"timestamp": ""}, {"timestamp": "soon"}, *({"metadata": {"name": one
 def test_a_measurement_of_no_node_or_no_time_is_refused(fields):
     with pytest.raises(ObservationError):
         said(**fields)
+
+
+def test_a_node_whose_clock_was_ahead_is_measured_on_once_it_is_set():
+    """Else what it measures would be older than the future until that has come."""
+    ahead = NODE_USAGE.translate(record(ITEM | {"timestamp": "2031-01-01T00:00:00Z"}, "LISTED", 0), POLICY)  # fmt: skip
+    later = record(ITEM | {"timestamp": "2026-11-28T06:00:30Z"}, "LISTED", 60_000_000)
+    versions = [int(body(one)["resource_version"]) for one in (ahead, NODE_USAGE.translate(later, POLICY))]  # fmt: skip
+
+    assert versions == [int(VERSION), int(VERSION) + 30_000_000]
 
 
 def test_a_node_that_is_measured_no_more_has_vanished_after_its_last_measurement():
