@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from bus.events.constraints import HeldCpus
+from bus.events.constraints import DeviceTerms, HeldCpus
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.devices import Scv
 from projections.cluster.rows import Node
@@ -62,13 +62,17 @@ K = TypeVar("K")
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a node, and the cards and CPUs that a decision gave it; cards by its annotation (``is_said``) where none did."""
+    """A pod on a node, and the cards and CPUs that a decision gave it; cards by its annotation (``is_said``) where none did.
+
+    ``terms``: what it wanted of its devices when it got them.
+    """
 
     pod: Pod
     node: str
     cards: tuple[int, ...] = ()
     cpus: HeldCpus | None = None
     is_said: bool = False
+    terms: DeviceTerms | None = None
 
 
 class _Request(msgspec.Struct, frozen=True, gc=False):
@@ -231,9 +235,10 @@ class Columns(ClusterColumns):
     def place(self, pod: Pod, node: str, on: tuple[int, ...] = (), cpus: HeldCpus | None = None) -> None:  # fmt: skip
         """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
         self.version += 1
-        placed = self._ahead[pod.uid] = Placed(pod, node, on, cpus)
+        terms = _terms_of(pod, self.dealt.get(pod.uid), node, on)
+        placed = self._ahead[pod.uid] = Placed(pod, node, on, cpus, terms=terms)
         if on or cpus is not None:
-            self.dealt[pod.uid] = Dealt(node, on, cpus=cpus)
+            self.dealt[pod.uid] = Dealt(node, on, cpus=cpus, terms=terms)
         self._replace(pod.uid, placed)
 
     def take_back(self, uid: str) -> None:
@@ -258,10 +263,10 @@ class Columns(ClusterColumns):
         if is_new and holds(pod) and (pod.devices or self._requested(pod).has_devices):
             # What the annotation said first counts, also if that was nothing: later words could be meant to free a card.
             cpus = here.cpus if here is not None else None
-            here = self.dealt[pod.uid] = Dealt(pod.node, pod.devices or (), is_said=True, cpus=cpus)
+            here = self.dealt[pod.uid] = _as_said(pod, cpus)
         if here is None:
             return Placed(pod, pod.node)
-        return Placed(pod, pod.node, here.cards, here.cpus, here.is_said and bool(here.cards))
+        return Placed(pod, pod.node, here.cards, here.cpus, here.is_said and bool(here.cards), here.terms)  # fmt: skip
 
     def placed_on(self, row: int) -> list[Placed]:
         """The pods that are counted on a node with their cards, in no order."""
@@ -359,6 +364,19 @@ def _count_alike(before: Placed, after: Placed) -> bool:
         and other.phase not in _ENDED
         and (bool(one.node) == bool(other.node) or not _says_of_cpus(other))
     )
+
+
+def _terms_of(pod: Pod, known: Dealt | None, node: str, on: tuple[int, ...]) -> DeviceTerms | None:
+    """What a pod wants of its devices; where it is placed once more, after a restart say, what it wanted before."""
+    if known is not None and (known.node, known.cards) == (node, on):
+        return known.terms
+    return pod.constraints.devices if pod.constraints is not None else None
+
+
+def _as_said(pod: Pod, cpus: HeldCpus | None) -> Dealt:
+    """What the annotation of a pod says of its devices."""
+    on = pod.devices or ()
+    return Dealt(pod.node, on, is_said=True, cpus=cpus, terms=_terms_of(pod, None, pod.node, on))
 
 
 def _says_of_cpus(pod: Pod) -> bool:

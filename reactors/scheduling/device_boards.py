@@ -187,12 +187,11 @@ def _used(
     there = {kind: {card.minor for card in cards} for kind, cards in total.items()}
     memory = {card.minor: card.total.get(MEMORY, 0) for card in total["gpu"]}
     for one in sorted(placed, key=_trust):
-        for kind, ways in _held(one.pod).items():
+        for kind, ways in _held(one.pod, one.terms).items():
             first, (now, then) = FIRST[kind], ways[:2]
             minors = [card - first for card in one.cards if first <= card < first + MOST_MINORS]
             part = next((part for part in reversed(ways) if part.is_on(len(minors))), now)
-            # What a decision gave a pod it keeps, whatever the pod says later.
-            is_named = part.is_on(len(minors)) or (bool(minors) and not one.is_said)
+            is_named = part.is_on(len(minors))
             if is_named and not one.is_said:
                 named.setdefault(one.pod.uid, []).extend((kind, minor) for minor in minors)
                 is_named = all(minor in there[kind] for minor in minors)
@@ -226,10 +225,10 @@ def _have_room(cards: Sequence[Card], minors: Sequence[int], part: Part) -> bool
     return all(minor in there and there[minor].takes(part.amounts) for minor in minors)
 
 
-def _held(pod: Pod) -> dict[str, Sequence[Part]]:
-    """By kind: the part of each card by the rules of now and then, and as its terms want it; whichever it was placed by."""
+def _held(pod: Pod, terms: DeviceTerms | None) -> dict[str, Sequence[Part]]:
+    """By kind: the part of each card by the rules of now and then, and as its terms wanted it; whichever it was placed by."""
     asked, now, then = requested(pod.demand), _requested(pod, "now"), _requested(pod, "v1.0")
-    terms, found = terms_of(pod, "now"), dict[str, Sequence[Part]]()
+    found = dict[str, Sequence[Part]]()
     wanted = with_terms(now, terms) if terms is not None else {}
     for kind in FIRST:
         if kind in asked:

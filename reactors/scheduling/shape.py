@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.clock import SECOND_US
-from bus.events.constraints import HeldCpus
+from bus.events.constraints import DeviceTerms, HeldCpus
 from bus.events.decisions import Victim
 from projections.cluster import Pod
 
@@ -21,13 +21,15 @@ LONGEST_WAIT_US = 900 * SECOND_US
 class Dealt(msgspec.Struct, frozen=True, gc=False):
     """The cards and CPUs of a node that a decision gave to a pod.
 
-    ``is_said``: of the cards its annotation alone says so, which tenants may write.
+    ``is_said``: of the cards its annotation alone says so, which tenants may write. ``terms``: what the pod wanted of its devices
+    then.
     """
 
     node: str
     cards: tuple[int, ...]
     is_said: bool = False
     cpus: HeldCpus | None = None
+    terms: DeviceTerms | None = None
 
 
 class Assumed(msgspec.Struct):

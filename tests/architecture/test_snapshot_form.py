@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "fac913521e7e0255",
+    "versions": "948bfc8291381761",
     "reactors": "297b701864ce0799",
     "admission": "fb5c1f91d687b212",
 }

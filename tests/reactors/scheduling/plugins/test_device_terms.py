@@ -17,6 +17,7 @@ from tests.thorough import tries
 
 JOINT = DeviceTerms(joint=("gpu", "rdma"))
 SAME = DeviceTerms(joint=("gpu", "rdma"), same_switch=True)
+WHOLE_ONES = DeviceTerms({"rdma": DeviceHint(strategy="RequestsAsCount", exclusive="DeviceLevel")})
 
 
 def wanting(terms, **requests):
@@ -245,17 +246,21 @@ def test_koordinator_1_0_knows_no_terms():
         (hinting(strategy="RequestsAsCount"), {"rdma": 3}, None),
         (JOINT, {"gpu": 600, "rdma": 50}, None),
         (None, {"rdma": 50}, hinting(strategy="RequestsAsCount")),
+        (WHOLE_ONES, {"rdma": 1}, None),
+        (None, {"rdma": 1}, WHOLE_ONES),
     ],
-    ids=["each", "so many", "at each switch", "one"],
+    ids=["each", "so many", "at each switch", "one", "a whole one", "a part"],
 )
-def test_a_tenant_who_changes_the_annotations_of_a_bound_pod_frees_nothing(before, wants, after):
+def test_a_tenant_who_changes_the_annotations_of_a_bound_pod_frees_nothing_and_gets_nothing(
+    before, wants, after
+):
     world = server("s0 s1 s2")
     given(world, "p", **wanting(before, **wants))
     free = [card.free[f"{K}rdma"] for card in kept(world.columns, 0).devices["rdma"]]
     world.pod("p", "a", **wanting(after, **wants))
     left = [card.free[f"{K}rdma"] for card in kept(world.columns, 0).devices["rdma"]]
 
-    assert all(now <= then for now, then in zip(left, free, strict=True)) and min(free) < 100
+    assert left == free and min(free) < 100
 
 
 class Drawn:
