@@ -78,7 +78,7 @@ class KnownReservations:
         self._ticked_us = 0
 
     def _replaceable(self, row: Reservation) -> dict[str, Pod]:
-        """By node: the pod whose place a reservation may take there, of several the one that has most of what it reserves."""
+        """By node: the pod whose place a reservation may take; of several pods the one that requests most of the reserved room."""
         if row.uid not in self._places:
             self._places[row.uid] = self._searched(row)
         return self._places[row.uid]

@@ -119,7 +119,7 @@ class Reservations(KnownReservations):
             self._set(given.reservation, rules.unreserved(status, pod, given.request))
 
     def hold(self, uid: str, node: str) -> None:
-        """A pass gives a reservation a node: it holds there what the pod has not whose place it takes."""
+        """A pass gives a reservation a node. The reservation holds its room there, less what the pod has whose place it takes."""
         row, status = self._cluster.reservations[uid], self._statuses[uid]
         left = rules.left(row.reserved, status.allocated)
         self._columns.place(_held(row, node, left), node)

@@ -8,6 +8,7 @@ import pytest
 
 from bus.events.constraints import DeviceHint, DeviceTerms, LabelSelector, PodConstraints
 from bus.events.devices import ALLOCATED, FIRST, FUNCTIONS, device_name, function_number
+from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import Code
 from reactors.scheduling.device_boards import kept, parts_of
 from reactors.scheduling.plugins.device_share import PLACE, UNREADABLE, DeviceShare
@@ -261,6 +262,17 @@ def test_a_tenant_who_changes_the_annotations_of_a_bound_pod_frees_nothing_and_g
     left = [card.free[f"{K}rdma"] for card in kept(world.columns, 0).devices["rdma"]]
 
     assert left == free and min(free) < 100
+
+
+def test_what_a_pod_wanted_counts_after_a_restart_whatever_it_said_meanwhile():
+    world = server("s0 s1 s2")
+    cards = given(world, "p", **wanting(hinting(strategy="ApplyForAll"), rdma=50))
+    before = kept(world.columns, 0).devices
+    world.pod("p", **wanting(None, rdma=50))
+    again = Columns(world.state, dict(world.columns.dealt))
+    again.place(world.state.pods["p"], "a", cards)
+
+    assert kept(again, 0).devices == before
 
 
 class Drawn:
