@@ -265,7 +265,9 @@ def _blocked(one: dict[str, Any]) -> str:
 def _source(name: str, state: dict[str, Any]) -> str:
     if state.get("absent_us", 0) > state.get("heard_us", 0) and not state.get("trouble"):
         looked = format_stamp(state["absent_us"] // SECOND_US * SECOND_US)
-        return f"{name}: not installed; waits for its custom resource definition, looked for it at {looked}"
+        return (
+            f"{name}: not installed; waits until the cluster serves it, looked for it at {looked}"
+        )
     heard_us, said = state.get("heard_us", 0), f"{state.get('published', 0):,} published"
     heard = (
         f"heard {format_stamp(heard_us // SECOND_US * SECOND_US)}" if heard_us else "not heard yet"

@@ -69,9 +69,7 @@ async def test_a_custom_kind_that_is_not_installed_is_no_trouble_and_is_looked_f
 
     assert (True, "") == (state.is_absent, state.trouble)
     told = _source("tfjobs", watch.states({"t": state})["t"])
-    assert told.startswith(
-        "tfjobs: not installed; waits for its custom resource definition, looked"
-    )
+    assert told.startswith("tfjobs: not installed; waits until the cluster serves it, looked")
 
 
 async def test_a_custom_kind_is_followed_once_it_is_installed(monkeypatch):
