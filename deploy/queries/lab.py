@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from bus.envelope import Event
 from bus.errors import EnvelopeError
@@ -35,27 +36,35 @@ class Proposed(msgspec.Struct, frozen=True):
     culling: CullingPolicy
 
 
+S = TypeVar("S", bound=BaseModel)
+
+
 def proposed(path: Path) -> Proposed:
     """The policy in a settings file, as `bursar up` would take it. Raises SettingsError naming file and line."""
-    file = read_settings_file(path)
-    said = file.values.get(NAME)
-    if not isinstance(said, dict):
-        raise SettingsError(f"{path}: it has no section {NAME}, which is what is tried")
-    try:
-        section = CullingSettings.model_validate(said)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = (NAME, *(str(part) for part in first["loc"]))
-        why = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-        raise SettingsError(
-            f"{path}, line {file.line(place)}: {'.'.join(place)}: {why.removeprefix('Value error, ')}"
-        ) from None
+    section = section_of(path, NAME, CullingSettings)
     if section.kubeflow or section.policy.kubeflow is not None:
         raise SettingsError(
             f"{path}: {NAME}.kubeflow is not tried here: bursar cull simulate --like kubeflow does"
         )
     # Shadow mode is how a policy begins; what is asked is what it would do.
     return Proposed("off" if section.mode == "off" else "on", section.policy)
+
+
+def section_of(path: Path, name: str, settings: type[S]) -> S:
+    """The section of a settings file that is tried. Raises SettingsError naming file and line."""
+    file = read_settings_file(path)
+    said = file.values.get(name)
+    if not isinstance(said, dict):
+        raise SettingsError(f"{path}: it has no section {name}, which is what is tried")
+    try:
+        return settings.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = (name, *(str(part) for part in first["loc"]))
+        why = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        raise SettingsError(
+            f"{path}, line {file.line(place)}: {'.'.join(place)}: {why.removeprefix('Value error, ')}"
+        ) from None
 
 
 class Tried(msgspec.Struct, frozen=True):

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.lab import placement_worlds
 from tests.reactors.lab.quota_worlds import asked, random_asks
 from tests.reactors.lab.worlds import World, people, policy
 from tests.simulation.loop import simulate
 
 PAGE = Path("docs/lab.md")
 FILES = {
+    "packed.yaml": "scheduling: {policy: {profiles: [{fields: {NodeResourcesFit: {strategy: MostAllocated}}}]}}",
     "two-hours.yaml": "culling: {policy: {idle_seconds: 7200, warning_seconds: 900}}",
     "strict.yaml": "culling: {policy: {idle_seconds: 900, warning_seconds: 300}}",
     "more.yaml": "quotas: {vision: {limits.cpu: 12, cash/limits.cpu: 4}}",
@@ -44,12 +46,18 @@ def quotas(tmp_path_factory):
     return make_ledger(tmp_path_factory.mktemp("quotas"), history)
 
 
+@pytest.fixture(scope="module")
+def pods(tmp_path_factory):
+    record = placement_worlds.world(7, placement_worlds.policy(), until=9_000, count=60, span=6_000)
+    return make_ledger(tmp_path_factory.mktemp("pods"), record.events)
+
+
 @pytest.mark.parametrize(("command", "lines"), list(examples()), ids=lambda one: str(one)[:40])
 def test_the_page_shows_what_the_command_prints(
-    command, lines, notebooks, quotas, tmp_path, monkeypatch, capsys
+    command, lines, notebooks, quotas, pods, tmp_path, monkeypatch, capsys
 ):
-    is_quotas = "lab quotas" in command
-    data, cluster = (quotas, "c1") if is_quotas else (notebooks, "c")
+    ledgers = {"quotas": (quotas, "c1"), "scheduling": (pods, "c")}
+    data, cluster = ledgers.get(command.split()[1], (notebooks, "c"))
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -60,4 +68,4 @@ def test_the_page_shows_what_the_command_prints(
 
 
 def test_the_page_has_examples():
-    assert len(list(examples())) == 3
+    assert len(list(examples())) == 4

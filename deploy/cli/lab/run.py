@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import sqlalchemy as sa
 import typer
@@ -26,7 +26,6 @@ from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
     from reactors.lab.outcome import Amount, Change, Group
-    from reactors.lab.quotas import QuotaOutcome
 
 Start = Annotated[
     str | None,
@@ -57,6 +56,18 @@ _CHANGES = (
     "change", "decision", "kind", "namespace", "name", "team", "uid", "reason", "recorded_at", "tried_at",
     "again_at",
 )  # fmt: skip
+
+
+class Saves(Protocol):
+    """What a policy saves, in milli-core- and milli-GPU-seconds."""
+
+    @property
+    def cpu_milli_s(self) -> Amount:
+        """Of cores."""
+
+    @property
+    def gpu_milli_s(self) -> Amount:
+        """Of GPUs."""
 
 
 class By(StrEnum):
@@ -167,7 +178,7 @@ def _group(one: Group, group: str, within_us: int) -> dict[str, Any]:
     return row | amounts(one)
 
 
-def amounts(one: Group | QuotaOutcome, *, is_sure: bool = True) -> dict[str, int | None]:
+def amounts(one: Saves, *, is_sure: bool = True) -> dict[str, int | None]:
     """What is saved, as exact integers; without the interval where not all rules were asked."""
     found: dict[str, int | None] = {}
     for name in AMOUNTS:
@@ -194,13 +205,18 @@ def _changed(row: Row) -> Cell | None:
     return Cell(" ".join(told), "fixed") if told else None
 
 
-def hours(row: Row, name: str) -> Cell:
-    """Hours with their interval."""
+def hours(row: Row, name: str, unit: int = MILLI_HOUR) -> Cell:
+    """Hours with their interval; ``unit``: so much of the field is one."""
     found = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
     if found[1] == found[2]:
-        return Cell(f"{found[0] / MILLI_HOUR:,.1f}", "figure")
-    likely, low, high = (value / MILLI_HOUR for value in found)
+        return Cell(f"{_tenths(found[0] / unit):,.1f}", "figure")
+    likely, low, high = (_tenths(value / unit) for value in found)
     return Cell(f"{likely:,.1f} ({low:,.1f} to {high:,.1f})", "figure")
+
+
+def _tenths(value: float) -> float:
+    """Rounded, and 0 without a sign."""
+    return round(value, 1) + 0.0
 
 
 def _change(one: Change) -> dict[str, Any]:
@@ -242,7 +258,7 @@ _CHANGE_COLUMNS = (
 )
 
 
-def draw(path: Path, title: str, groups: Sequence[tuple[str, Group | QuotaOutcome]]) -> None:
+def draw(path: Path, title: str, groups: Sequence[tuple[str, Saves]]) -> None:
     """Draw the hours that are saved by each of the named groups into a file. Raises SettingsError."""
     from deploy.cli.rendering.interval_picture import Bar, picture
     from deploy.errors import SettingsError

@@ -1,0 +1,175 @@
+"""``bursar lab scheduling``: recorded pods under another policy of the scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bus.clock import format_stamp
+from deploy.cli.culling import selecting
+from deploy.cli.lab.run import EXACT, By, End, Start, Svg, amounts, between, draw, hours
+from deploy.cli.options import Cluster, CommandContext, command
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
+from deploy.runtime.ledgers import reading
+
+if TYPE_CHECKING:
+    from reactors.lab.outcome import Amount
+    from reactors.lab.placements import Change, Group, Outcome
+    from reactors.lab.placements.outcome import Kind
+
+KINDS: tuple[Kind, ...] = ("elsewhere", "sooner", "later", "placed", "not_placed", "evicted")
+_SPANS = tuple(f"{name}{end}" for name in ("waited_less_s", "node_less_s") for end in ("", "_low", "_high"))  # fmt: skip
+_GROUPS = ("group", "name", "pods", "recorded", "tried", *KINDS, "waited_s", "node_s", *_SPANS, *EXACT)  # fmt: skip
+_PODS = (
+    "change", "namespace", "name", "team", "uid", "came_at", "recorded_node", "recorded_at", "tried_node", "tried_at",
+)  # fmt: skip
+_HOUR = 3_600
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "scheduling", of_cluster=True)(scheduling)
+
+
+def scheduling(
+    asked: CommandContext,
+    policy: Annotated[
+        list[Path],
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="The policy to try: a settings file with a section scheduling; again to compare several.",
+        ),
+    ],
+    start: Start = None,
+    end: End = None,
+    by: Annotated[By, typer.Option("--by", help="Whose pods are added up.")] = By.NAMESPACE,
+    pods: Annotated[
+        bool, typer.Option("--pods", help="Each pod that differs, instead of sums.")
+    ] = False,
+    svg: Svg = None,
+    cluster: Cluster = None,
+) -> None:
+    """Which nodes another policy of the scheduler would have given to pods, and how long they would have waited.
+
+    Pods come as they did, whoever placed them, and are placed by the rules that place them live, by the policy in FILE. How
+    long a pod would have run elsewhere or at another time is filled in by three rules, so hours are an interval; docs/lab.md
+    has the rules.
+
+    \b
+    scheduling:
+      policy:
+        preemption: on
+        profiles:
+          - fields: {NodeResourcesFit: {strategy: MostAllocated}}
+
+    \b
+    bursar lab scheduling --policy packed.yaml --from 30d
+    bursar lab scheduling --policy packed.yaml --pods -o csv
+    bursar lab scheduling --policy packed.yaml --policy spread.yaml
+    """
+    from deploy.queries.lab_placements import proposed_placements, tried_placements
+
+    if len(policy) > 1 and pods:
+        raise typer.BadParameter("--pods is about one", param_hint="--policy")
+    wanted = [proposed_placements(path) for path in policy]
+    with reading(asked.place) as connection:
+        first, last = between(connection, start, end)
+        name = cluster or asked.place.cluster
+        found = tried_placements(selecting(connection), name, wanted, first, last, by.value)
+    notes = [f"events {first + 1:,} to {last:,}, whoever placed the pods"]
+    if svg is not None:
+        groups = [(one.name or "–", one) for one in found[0].groups]
+        totals = [(path.name, one.total) for path, one in zip(policy, found, strict=True)]
+        bars = totals if len(policy) > 1 else [*groups, ("all", found[0].total)]
+        draw(svg, "Waited less", bars)
+    if pods:
+        rows = [_pod(one) for one in found[0].changes if one.kind != "same"]
+        answer(asked, rows, fields=_PODS, columns=_POD_COLUMNS, notes=notes)
+        return
+    notes += [
+        "SOONER, LATER: by more than 20 s; ELSEWHERE: at the same time on another node",
+        "hours: likely, and from least to most; below 0 = more. The rules are in docs/lab.md",
+    ]
+    if len(policy) > 1:
+        rows = [
+            _group(one.total, "policy", one) | {"name": str(path)}
+            for one, path in zip(found, policy, strict=True)
+        ]
+    else:
+        (one,) = found
+        rows = [_group(group, by.value) for group in one.groups]
+        rows.append(_group(one.total, "total", one))
+    notes += [_nodes(row) for row in rows if row["node_s"] is not None]
+    title = "policy" if len(policy) > 1 else by.value
+    answer(asked, rows, fields=_GROUPS, columns=_columns(title), notes=notes)
+
+
+def _group(one: Group, group: str, whole: Outcome | None = None) -> dict[str, Any]:
+    return {
+        "group": group, "name": one.name, "pods": one.pods, "recorded": one.recorded, "tried": one.tried,
+        **{kind: one.kinds.get(kind, 0) for kind in KINDS}, "waited_s": one.waited_s,
+        "node_s": whole.node_s if whole is not None else None,
+        **_span("waited_less_s", one.waited_less_s),
+        **_span("node_less_s", whole.node_less_s if whole is not None else None), **amounts(one),
+    }  # fmt: skip
+
+
+def _span(name: str, amount: Amount | None) -> dict[str, int | None]:
+    if amount is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {name: amount.likely, f"{name}_low": amount.low, f"{name}_high": amount.high}
+
+
+def _nodes(row: Row) -> str:
+    """How long nodes had any pod: what could be switched off."""
+    label = f"{row['name']}: " if row["group"] == "policy" else ""
+    less = hours(row, "node_less_s", _HOUR)
+    return f"{label}nodes had pods for {row['node_s'] / _HOUR:,.1f} hours on record; fewer: {less}"
+
+
+def _pod(one: Change) -> dict[str, Any]:
+    life = one.life
+    return {
+        "change": one.kind, "namespace": life.namespace, "name": life.name, "team": life.team, "uid": life.uid,
+        "came_at": format_stamp(life.arrived_us), "recorded_node": life.node or None,
+        "recorded_at": format_stamp(life.bound_us) if life.bound_us else None,
+        "tried_node": one.node or None, "tried_at": format_stamp(one.bound_us) if one.bound_us else None,
+    }  # fmt: skip
+
+
+def _waited(row: Row) -> Cell:
+    return Cell(f"{row['waited_s'] / _HOUR:,.1f}", "figure")
+
+
+def _columns(by: str) -> tuple[Column, ...]:
+    return (
+        Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
+        Column("PLACED", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
+        field("ELSEWHERE", drop=3),
+        field("SOONER"),
+        field("LATER"),
+        field("EVICTED", drop=2),
+        Column("WAITED HOURS", _waited, is_figure=True, drop=1),
+        Column("WAITED LESS", lambda row: hours(row, "waited_less_s", _HOUR), is_figure=True),
+        Column("GPU-HOURS LESS", lambda row: hours(row, "gpu_milli_s"), is_figure=True, wide=True),
+        Column("CORE-HOURS LESS", lambda row: hours(row, "cpu_milli_s"), is_figure=True, wide=True),
+    )  # fmt: skip
+
+
+_POD_COLUMNS = (
+    field("CHANGE"),
+    Column("POD", lambda row: f"{row['namespace']}/{row['name']}"),
+    field("RECORDED", "recorded_node"),
+    field("AT", "recorded_at", show=moment),
+    field("TRIED", "tried_node"),
+    field("TRIED AT", "tried_at", show=moment, drop=1),
+    field("CAME AT", "came_at", show=moment, wide=True),
+    field("TEAM", wide=True),
+    field("UID", wide=True),
+)

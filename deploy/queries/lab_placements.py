@@ -1,0 +1,69 @@
+"""The recorded history of a cluster under another policy of the scheduler: reads the ledger, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from bus.envelope import Event
+from bus.errors import LedgerError
+from bus.events.pods import PodObserved, PodsListed, PodVanished
+from deploy.errors import SettingsError
+from deploy.queries.lab import section_of
+from projections.engine.segments.reading import event_at
+from projections.quota_trees.queries import Select, archived, facts
+from reactors.catalogue import REACTORS
+from reactors.engine.replica import Replica
+from reactors.engine.snapshots import at
+from reactors.lab.placements import Lives, Outcome, PlacementLab, outcome
+from reactors.scheduling import NAME
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
+
+
+def proposed_placements(path: Path) -> SchedulingPolicy:
+    """The policy in a settings file, as `bursar up` would take it. Raises SettingsError naming file and line."""
+    section = section_of(path, NAME, SchedulingSettings)
+    policy = section.policy
+    if policy.preemption == "shadow":
+        # What is asked is what it would do.
+        policy = policy.model_copy(update={"preemption": "on"})
+    return policy
+
+
+def tried_placements(
+    select: Select, cluster: str, policies: Sequence[SchedulingPolicy], first: int, last: int, by: Literal["namespace", "team"],
+) -> list[Outcome]:  # fmt: skip
+    """Policies on the history after the event ``first`` up to ``last``. Raises SettingsError where no pod came in it."""
+    begin, end = (event_at(select, one) if one else None for one in (first, last))
+    if end is None or (first and begin is None):
+        raise LedgerError("the archive has no such event: see `bursar verify`", sequence=last)
+    known = at(select, REACTORS, cluster, first) if first else None
+    opening = list(_opening(select, cluster, known, first)) if known is not None else []
+    lives = Lives(begin.time_us if begin is not None else 0)
+    for event in opening:
+        lives.take(PodObserved.read(event), event)
+    types = [fact.wire_type for fact in (PodObserved, PodVanished, PodsListed)]
+    for event, fact in facts(archived(select, cluster, types, after=first, until=last)):
+        lives.take(fact, event)
+    if not lives.of:
+        raise SettingsError(f"no pod came in the events {first + 1:,} to {last:,}")
+    lives.last_us = max(lives.last_us, end.time_us)
+    lab = PlacementLab(cluster, policies, lives, known=known)
+    lab.open(opening)
+    for part in archived(select, cluster, lab.reads, after=first, until=last, apart=False):
+        lab.play(part)
+    return [outcome(played, lives.of.values(), by=by) for played in lab.end()]
+
+
+def _opening(select: Select, cluster: str, known: Replica, until: int) -> Iterator[Event]:
+    """How each pod that waits was seen last before an event."""
+    waiting = [
+        pod.uid for pod in known.cluster_state.pods.values() if not pod.node and not pod.is_ended
+    ]
+    for uid in waiting:
+        newest = None
+        for part in archived(select, cluster, (PodObserved.wire_type,), key=uid, until=until):
+            newest = part[-1] if part else newest
+        if newest is not None:
+            yield newest

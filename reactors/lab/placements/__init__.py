@@ -1,0 +1,23 @@
+"""Another policy of the scheduler on recorded history: who would have got which node, and when.
+
+Pods arrive as they did. Each is placed by the rules that place it live, on the nodes as they were, beside those that hold
+something there under trial. How long it then runs is not on record; three rules say it:
+
+- *likely*: what ended by itself takes as long as it did; what somebody ended ends when it did. Who never got a node on record
+  runs for the median of its namespace's.
+- *as_long*: everything takes as long as it did.
+- *gave_up*: as likely, but who never got a node on record ends when it did there.
+
+Pure but for its own state.
+
+Source: docs/lab.md; docs/scheduling.md.
+"""
+
+from reactors.lab.placements.lives import Life, Lives
+from reactors.lab.placements.outcome import Change, Group, Outcome, outcome
+from reactors.lab.placements.trial import PlacementLab, Played
+from reactors.lab.placements.world import RULES, PlacementRule, Stay
+
+__all__ = [
+    "RULES", "Change", "Group", "Life", "Lives", "Outcome", "PlacementLab", "PlacementRule", "Played", "Stay", "outcome",
+]  # fmt: skip

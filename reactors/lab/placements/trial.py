@@ -1,0 +1,267 @@
+"""The scheduler under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
+
+Each event of the record is given to a replica as :mod:`reactors.lab.placements.world` has it. Whoever waits is tried a moment
+later, and is bound at once; who has to go for a more important pod goes then.
+
+Source: docs/lab.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from bus.envelope import Event
+from bus.errors import EnvelopeError
+from bus.events import VOCABULARY
+from bus.events.clock import ClockTicked
+from bus.events.decisions import (
+    BindSettled,
+    Decision,
+    EffectSettled,
+    FailedBind,
+    SchedulingPassed,
+)
+from bus.events.policies import PolicyChanged
+from bus.events.vocabulary import Fact, read
+from projections.cluster.rows import Node
+from reactors.engine.policies import policy_changed
+from reactors.engine.replica import Replica, SavedReplica, decision_event
+from reactors.lab.placements.lives import Lives
+from reactors.lab.placements.world import RULES, SOURCE, PlacementRule, Stay, World
+from reactors.scheduling import NAME
+from reactors.scheduling.reactor import reactor
+from reactors.scheduling.settings import SchedulingPolicy
+from reactors.scheduling.state import SchedulingState
+
+#: So long after a pod came it is tried at most, with all that came meanwhile: live a batch is read as fast.
+PASS_US = 100_000
+NEVER_US = 2**62
+#: Passes in a row after which the record goes on: each tries other pods, so this is never reached but by a fault.
+MOST_PASSES = 10_000
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What one rule made of the history: all pods that waited. ``until_us``: nothing is known later."""
+
+    rule: PlacementRule
+    stays: tuple[Stay, ...]
+    until_us: int
+
+
+class Trial:
+    """A replica under trial, by one rule."""
+
+    def __init__(
+        self, cluster: str, rule: PlacementRule, policy: SchedulingPolicy, lives: Lives, known: bytes,
+    ) -> None:  # fmt: skip
+        self._replica = Replica([reactor], cluster)
+        if known:
+            self._replica.restore(msgspec.msgpack.decode(known, type=SavedReplica))
+        state = self._replica.states[NAME]
+        assert isinstance(state, SchedulingState)
+        self._state, self._rule = state, rule
+        names = tuple(one.name for one in policy.profiles)
+        self._world = World(rule, lives, names)
+        #: Since when somebody may be placed; None = nobody.
+        self._since_us: int | None = None
+        #: From when a pod may be placed to when that is tried, and to when it is bound; the moments of these binds.
+        self._pass_us = min(PASS_US, lives.bind_us)
+        self._bind_us = lives.bind_us - self._pass_us
+        self._binds = deque[int]()
+        self._last: Event | None = None
+        self._begin(policy)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The types of the events that it needs."""
+        return self._replica.reads
+
+    def open(self, fact: Fact, event: Event) -> None:
+        """How a pod that waits was seen last before the first event."""
+        self._see(self._world.seen(fact, event))
+        self._note(event)
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """The next event of the record."""
+        self._pass_time(event.time_us)
+        if not _is_own(fact):
+            self._see(self._world.seen(fact, event))
+            if isinstance(fact, ClockTicked):
+                self._evict(event)
+        self._note(event)
+
+    def end(self, until_us: int) -> Played:
+        """What was found, when all was taken."""
+        self._pass_time(until_us)
+        return Played(self._rule, tuple(self._world.stays), until_us)
+
+    def _begin(self, policy: SchedulingPolicy) -> None:
+        fact = policy_changed(NAME, "on", policy, author=SOURCE)
+        cluster = self._replica.cluster
+        event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=self._state.at_us)  # fmt: skip
+        self._replica.take(msgspec.structs.replace(event, sequence=self._replica.sequence))
+        if any(self._state.outstanding):
+            # Given a node before by the policy on record, and not seen there yet.
+            self._binds.append(self._state.at_us + self._bind_us)
+
+    def _fold(self, event: Event) -> None:
+        self._replica.take(event)
+        for change in self._replica.cluster_state.changes(event):
+            if isinstance(change.before, Node) and change.after is None:
+                self._see(self._world.lose_node(change.before.name, event))
+
+    def _note(self, event: Event) -> None:
+        self._last = event
+        if self._since_us is None and self._is_due(event.time_us):
+            self._since_us = event.time_us
+
+    def _is_due(self, at_us: int) -> bool:
+        scheduler = self._state.scheduler
+        return scheduler is not None and any(q.due(at_us, 1) for q in scheduler.queues.values())
+
+    def _pass_time(self, until_us: int) -> None:
+        """What ends, and who is placed and bound, before a moment."""
+        while self._last is not None:
+            tried_us = self._since_us + self._pass_us if self._since_us is not None else NEVER_US
+            binds_us = self._binds[0] if self._binds else NEVER_US
+            ends_us = self._world.next_end_us or NEVER_US
+            next_us = min(tried_us, binds_us, ends_us)
+            if next_us > until_us:
+                return
+            at = self._at(next_us)
+            if next_us == ends_us:
+                self._see(self._world.end_next(at))
+            elif next_us == binds_us:
+                self._binds.popleft()
+                self._bind(at)
+            else:
+                self._since_us = None
+                self._try(at)
+            self._note(at)
+
+    def _see(self, events: Iterable[Event]) -> None:
+        for event in [*events]:
+            self._fold(event)
+
+    def _at(self, at_us: int) -> Event:
+        """The newest event that was taken, as if it was at another time."""
+        assert self._last is not None
+        return msgspec.structs.replace(self._last, time_us=max(at_us, self._last.time_us))
+
+    def _try(self, at: Event) -> None:
+        """Place all that can be placed now."""
+        for _ in range(MOST_PASSES):
+            made = self._replica.concluded()
+            if not made:
+                return
+            for passes in made.values():
+                for one in passes:
+                    passed = msgspec.structs.replace(one, sequence=at.sequence, time_us=at.time_us)
+                    self._replica.take(passed)
+                    self._evict(passed)
+            self._binds.append(at.time_us + self._bind_us)
+
+    def _bind(self, at: Event) -> None:
+        """Bind all whose time it is; what waited for others of its gang goes with the last of them."""
+        failed = []
+        for one in [*self._state.outstanding]:
+            if one.at_us + self._bind_us > at.time_us:
+                continue
+            why = self._state.overtaken(one)
+            if why:
+                failed.append(FailedBind(one.uid, one.passed, "stale", why))
+            else:
+                self._see(self._world.place(one.uid, one.node, at))
+        if failed:
+            fact = BindSettled(failed=tuple(failed))
+            event = fact.event(cluster=at.cluster, key=at.key, id=at.id, source=SOURCE, time_us=at.time_us)  # fmt: skip
+            self._replica.take(msgspec.structs.replace(event, sequence=at.sequence))
+
+    def _evict(self, at: Event) -> None:
+        """Whoever has to go for a more important pod goes."""
+        scheduler = self._state.scheduler
+        if scheduler is None or scheduler.preemption != "on" or not scheduler.nominations.all:
+            return
+        for decision in self._replica.decide(at):
+            event = decision_event(decision, at.cluster)
+            self._replica.take(msgspec.structs.replace(event, sequence=at.sequence))
+            settled = EffectSettled(decision=decision.id, reactor=NAME, result="done").event(
+                cluster=at.cluster, key=decision.id, id=f"{SOURCE}/{decision.id}", source=SOURCE,
+                time_us=at.time_us,
+            )  # fmt: skip
+            self._replica.take(msgspec.structs.replace(settled, sequence=at.sequence))
+            self._see(self._world.lose(decision.key, at, is_evicted=True))
+
+
+class PlacementLab:
+    """Policies on the record, each under every rule. All of them are given the same events, which are read once.
+
+    ``lives``: what became of all pods of the record. ``known``: what the reactors knew before the first event.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        policies: Sequence[SchedulingPolicy],
+        lives: Lives,
+        *,
+        known: Replica | None = None,
+        rules: Sequence[PlacementRule] = RULES,
+    ) -> None:
+        saved = _saved(known) if known is not None else b""
+        self._lives = lives
+        self._trials = [
+            [Trial(cluster, rule, policy, lives, saved) for rule in rules] for policy in policies
+        ]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The types of the events that it needs."""
+        return self._trials[0][0].reads
+
+    def open(self, events: Iterable[Event]) -> None:
+        """Take how each pod that waits was seen last before the record."""
+        for event in events:
+            fact = read(event, VOCABULARY)
+            for trial in self._each():
+                trial.open(fact, event)
+
+    def play(self, events: Iterable[Event]) -> None:
+        """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        for event in events:
+            try:
+                fact = read(event, VOCABULARY)
+            except EnvelopeError:
+                continue
+            for trial in self._each():
+                trial.take(fact, event)
+
+    def end(self) -> list[list[Played]]:
+        """Of each policy what each rule made of all that was played."""
+        return [[trial.end(self._lives.last_us) for trial in trials] for trials in self._trials]
+
+    def _each(self) -> Iterable[Trial]:
+        return (trial for of_policy in self._trials for trial in of_policy)
+
+
+def _is_own(fact: Fact) -> bool:
+    """Whether it is a part of how pods were placed on record, which the trial decides anew."""
+    if isinstance(fact, SchedulingPassed | BindSettled):
+        return True
+    return isinstance(fact, Decision | EffectSettled | PolicyChanged) and fact.reactor == NAME
+
+
+def _saved(known: Replica) -> bytes:
+    """What the scheduler alone knows of all that the reactors know."""
+    saved = known.saved()
+    policies = msgspec.structs.replace(
+        saved.policies, current={n: one for n, one in saved.policies.current.items() if n == NAME}
+    )
+    saved = msgspec.structs.replace(
+        saved, own={NAME: known.own[NAME]}, policies=policies,
+        last={reactor.expects: 0, reactor.concludes_as: 0},
+    )  # fmt: skip
+    return msgspec.msgpack.encode(saved)

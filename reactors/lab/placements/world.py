@@ -1,0 +1,211 @@
+"""The record of pods as it would be had they been given other nodes: which of its events hold, and which come instead.
+
+A pod that arrives waits, whatever node it was given on record. From when it is given one under trial, what was seen of it on
+record is left out, and it ends when the rule says. One that has to go although it would still run (its node went, or a more
+important pod takes its place) is made again by its controller, and waits anew. Pure but for its own state.
+
+Source: docs/lab.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from bus.clock import format_stamp
+from bus.envelope import Event
+from bus.events.constraints import PodConstraints
+from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
+from bus.events.vocabulary import Fact, remember
+from projections.cluster import covers
+from projections.cluster.rows import ENDED
+from reactors.lab.placements.lives import DAEMON_SET, Life, Lives
+
+PlacementRule = Literal["likely", "as_long", "gave_up"]
+#: The first says what is likely.
+RULES: tuple[PlacementRule, ...] = ("likely", "as_long", "gave_up")
+#: Who says what did not happen.
+SOURCE = "lab"
+
+_decode = msgspec.json.Decoder(PodConstraints).decode
+
+
+class Stay(msgspec.Struct):
+    """A pod under trial, from when it waits. Times in microseconds UTC; 0 = it was not, or is not yet."""
+
+    life: Life
+    arrived_us: int
+    node: str = ""
+    bound_us: int = 0
+    ended_us: int = 0
+    #: It had to go for a more important one.
+    is_evicted: bool = False
+    #: Somebody else made it, as it had to go before.
+    is_again: bool = False
+
+
+class World:
+    """The pods under trial. ``lives``: all that became of them on record. ``schedulers``: names of the profiles that are tried."""
+
+    def __init__(self, rule: PlacementRule, lives: Lives, schedulers: tuple[str, ...]) -> None:
+        self._rule, self._lives, self._schedulers = rule, lives, schedulers
+        #: All pods that waited, in the order in which they came.
+        self.stays: list[Stay] = []
+        self._here: dict[str, Stay] = {}
+        #: As each pod that waits was seen last.
+        self._waiting: dict[str, PodObserved] = {}
+        #: As each pod was seen that has a node under trial.
+        self._placed: dict[str, PodObserved] = {}
+        self._ends: list[tuple[int, str]] = []
+        self._again = 0
+
+    @property
+    def next_end_us(self) -> int | None:
+        """When the next pod ends under trial."""
+        while self._ends and self._ends[0][1] not in self._placed:
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def seen(self, fact: Fact, event: Event) -> Iterator[Event]:
+        """What is seen under trial where ``event`` is on record."""
+        if isinstance(fact, PodsListed):
+            yield self._listed(fact, event)
+        elif not isinstance(fact, PodState) or fact.uid not in self._lives.of:
+            yield event
+        elif fact.uid not in self._here:
+            if not isinstance(fact, PodVanished) and fact.phase not in ENDED:
+                life = self._lives.of[fact.uid]
+                self._come(life, fact.uid, min(event.time_us, life.arrived_us))
+                yield self._wait(fact, event)
+        elif fact.uid in self._waiting:
+            life = self._lives.of[fact.uid]
+            is_over = isinstance(fact, PodVanished) or fact.phase in ENDED
+            if not is_over:
+                yield self._wait(fact, event)
+            elif self._gives_up(life):
+                yield from self._end(fact.uid, event)
+
+    def place(self, uid: str, node: str, event: Event) -> Iterator[Event]:
+        """A pod that waits is given a node."""
+        fact, stay = self._waiting.pop(uid, None), self._here.get(uid)
+        if fact is None or stay is None:
+            return
+        at_us = event.time_us
+        stay.node, stay.bound_us = node, max(at_us, stay.arrived_us)
+        until_us = self._until_us(stay.life, stay.bound_us)
+        if until_us is not None:
+            heapq.heappush(self._ends, (max(until_us, at_us), uid))
+        bound = msgspec.structs.replace(
+            fact, node=node, scheduled=format_stamp(at_us), phase="Running",
+            resource_version=f"{fact.resource_version}~",
+        )  # fmt: skip
+        self._placed[uid] = bound
+        yield _said(bound, uid, event, at_us)
+
+    def end_next(self, event: Event) -> Iterator[Event]:
+        """The next pod that ends under trial ends. ``event``: the newest one that was taken."""
+        if self.next_end_us is not None:
+            at_us, uid = heapq.heappop(self._ends)
+            yield from self._end(uid, event, at_us)
+
+    def lose(self, uid: str, event: Event, *, is_evicted: bool = False) -> Iterator[Event]:
+        """A pod has to go although it would still run; who controls it makes another one."""
+        fact, stay = self._placed.get(uid), self._here.get(uid)
+        if fact is None or stay is None:
+            return
+        stay.is_evicted = is_evicted
+        yield from self._end(uid, event)
+        if fact.owner is None or fact.owner.kind == DAEMON_SET:
+            return
+        self._again += 1
+        again = f"{stay.life.uid}~{self._again}"
+        self._come(stay.life, again, event.time_us).is_again = True
+        made = msgspec.structs.replace(
+            fact, uid=again, name=f"{stay.life.name}~{self._again}", created=format_stamp(event.time_us),
+            node=None, scheduled=None, phase="Pending",
+        )  # fmt: skip
+        self._waiting[again] = made
+        yield _said(made, again, event, event.time_us)
+
+    def lose_node(self, node: str, event: Event) -> Iterator[Event]:
+        """A node is gone, and with it the pods that have it under trial."""
+        for uid in [uid for uid, fact in self._placed.items() if fact.node == node]:
+            yield from self.lose(uid, event)
+
+    def _come(self, life: Life, uid: str, at_us: int) -> Stay:
+        stay = Stay(life, at_us)
+        self._here[uid] = stay
+        self.stays.append(stay)
+        return stay
+
+    def _wait(self, fact: PodState, event: Event) -> Event:
+        """A pod as it would be seen while it waits."""
+        changed: dict[str, Any] = {}
+        constraints = self._constraints(fact.constraints)
+        if constraints is not None:
+            changed["constraints"] = constraints
+        if fact.node:
+            # Its devices are those of the node on record.
+            changed |= {"node": None, "scheduled": None, "phase": "Pending", "card_texts": {}}
+            changed["resource_version"] = f"{fact.resource_version}~"
+        if changed or not isinstance(fact, PodObserved):
+            fact = msgspec.structs.replace(fact, **changed)
+            event = _said(fact, fact.uid, event, event.time_us)
+        assert isinstance(fact, PodObserved)
+        self._waiting[fact.uid] = fact
+        return event
+
+    def _constraints(self, raw: msgspec.Raw) -> msgspec.Raw | None:
+        """Where another scheduler placed it the first profile does; None where a profile did."""
+        said = _decode(raw) if bytes(raw) else PodConstraints()
+        if (said.scheduler_name or "default-scheduler") in self._schedulers:
+            return None
+        return msgspec.Raw(
+            msgspec.json.encode(
+                msgspec.structs.replace(said, scheduler_name=self._schedulers[0]), order="sorted"
+            )
+        )
+
+    def _gives_up(self, life: Life) -> bool:
+        """Whether a pod that is over on record goes although it waits under trial."""
+        if not life.node:
+            # Its owner waited as long, here as there.
+            return True
+        return self._rule != "as_long" and not life.is_work
+
+    def _until_us(self, life: Life, bound_us: int) -> int | None:
+        """When a pod ends that is bound now; None = not before the record does."""
+        if not life.ended_us:
+            return None
+        if life.node:
+            is_as_long = life.is_work or self._rule == "as_long"
+            return bound_us + life.runs_us if is_as_long else life.ended_us
+        if self._rule == "gave_up":
+            return life.ended_us
+        runs_us = self._lives.median_us(life.namespace)
+        return bound_us + runs_us if runs_us else None
+
+    def _end(self, uid: str, event: Event, at_us: int | None = None) -> Iterator[Event]:
+        fact = self._placed.pop(uid, None) or self._waiting.pop(uid)
+        at_us = event.time_us if at_us is None else at_us
+        self._here[uid].ended_us = at_us
+        gone = PodVanished(
+            uid=uid, namespace=fact.namespace, name=fact.name, resource_version=f"{fact.resource_version}~"
+        )  # fmt: skip
+        yield _said(gone, uid, event, at_us)
+
+    def _listed(self, fact: PodsListed, event: Event) -> Event:
+        here = {uid for uid in (*self._waiting, *self._placed) if covers(fact, uid)}
+        uids = {uid for uid in fact.uids if uid not in self._here} | here
+        return _said(msgspec.structs.replace(fact, uids=tuple(sorted(uids))), event.key, event, event.time_us)  # fmt: skip
+
+
+def _said(fact: Fact, key: str, event: Event, at_us: int) -> Event:
+    """``fact`` at the place of ``event``, at a time."""
+    made = fact.event(cluster=event.cluster, key=key, id=event.id, source=SOURCE, time_us=at_us)
+    made = msgspec.structs.replace(made, sequence=event.sequence)
+    remember(made, fact)
+    return made

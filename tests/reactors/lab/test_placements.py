@@ -1,0 +1,201 @@
+"""What the lab of the scheduler takes from the record, and what it makes of it."""
+
+import msgspec
+import pytest
+
+from bus.events.clock import LEADER, ClockTicked
+from reactors.catalogue import REACTORS
+from reactors.engine.replica import Replica
+from reactors.lab.placements import RULES, PlacementLab
+from tests.factories import (
+    CLUSTER,
+    node_observed,
+    node_vanished,
+    owner,
+    pod_observed,
+    pod_vanished,
+    pods_listed,
+    said,
+)
+from tests.reactors.lab.placement_worlds import PACKS, Job, World, of, played, policy, seconds
+
+JOB = owner("j", "Job")
+KUBE = msgspec.Raw(b"{}")
+
+
+class History:
+    """Events of a cluster, each at its second."""
+
+    def __init__(self):
+        self.events, self.version = [], 0
+
+    def say(self, event):
+        self.events.append(msgspec.structs.replace(event, sequence=len(self.events) + 1))
+        return self
+
+    def node(self, name, cpu="4", at=0):
+        allocatable = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        return self.say(node_observed(name, self.next(), at=at, allocatable=allocatable))
+
+    def pod(self, uid, at, node=None, **fields):
+        fields = {"created": at, "owner": JOB, "constraints": KUBE} | fields
+        return self.say(pod_observed(uid, self.next(), at=at, node=node, **fields))
+
+    def placed(self, uid, came, at, node, **fields):
+        """A pod that came and was given a node."""
+        self.pod(uid, came, **fields)
+        return self.pod(uid, at, node, created=came, scheduled=at, **fields)
+
+    def done(self, uid, at, node="n1", **fields):
+        return self.pod(
+            uid, at, node, phase="Succeeded", scheduled=fields.pop("since", 0), **fields
+        )
+
+    def gone(self, uid, at, node=None, **fields):
+        return self.say(pod_vanished(uid, self.next(), at=at, node=node, **fields))
+
+    def ticks(self, until, begin=10):
+        for at in range(begin, until + 1, 10):
+            self.say(said(ClockTicked(), key=LEADER, id=f"tick/{at}", at=at))
+        return self
+
+    def sorted(self):
+        """The events in the order of their times."""
+        found = sorted(self.events, key=lambda one: one.time_us)
+        return [msgspec.structs.replace(one, sequence=n) for n, one in enumerate(found, 1)]
+
+    def next(self):
+        self.version += 1
+        return self.version
+
+
+def stays(history, tried, rule="likely"):
+    """(uid, node, second of its start, second of its end) of each pod that waited under trial."""
+    ((found,),), _ = played(history.sorted(), tried, rules=(rule,))
+    return [
+        (one.life.uid, one.node, seconds(one.bound_us) if one.bound_us else None,
+         seconds(one.ended_us) if one.ended_us else None)
+        for one in found.stays
+    ]  # fmt: skip
+
+
+def two_nodes():
+    return History().node("n1", "4").node("n2", "8")
+
+
+def test_pods_of_any_scheduler_are_placed_by_the_first_profile():
+    history = two_nodes().placed("p", 5, 6, "n1", cpu="2").done("p", 100).ticks(200)
+    assert stays(history, policy()) == [("p", "n2", 6, 100)]
+    assert stays(history, policy(PACKS)) == [("p", "n1", 6, 100)]
+
+
+def test_what_ended_by_itself_takes_as_long_and_what_somebody_ended_ends_when_it_did():
+    history = History().node("n1", "4")
+    history.placed("a", 5, 50, "n1", cpu="3").done("a", 150, since=50, cpu="3")
+    history.placed("b", 5, 50, "n1", cpu="1").gone("b", 150, "n1").ticks(300)
+    assert stays(history, policy()) == [("a", "n1", 7, 107), ("b", "n1", 7, 150)]
+    assert stays(history, policy(), "as_long") == [("a", "n1", 7, 107), ("b", "n1", 7, 107)]
+
+
+def test_who_never_got_a_node_runs_for_the_median_of_its_namespace_or_ends_when_it_did():
+    history = (
+        History().node("n1", "4").placed("a", 5, 5, "n1", cpu="1").done("a", 105, since=5, cpu="1")
+    )
+    history.pod("b", 200, cpu="2").gone("b", 250).ticks(400)
+    assert stays(history, policy())[1] == ("b", "n1", 200, 300)
+    assert stays(history, policy(), "gave_up")[1] == ("b", "n1", 200, 250)
+
+
+def test_who_waits_under_trial_goes_when_its_owner_ended_it():
+    history = History().node("n1", "4").placed("a", 5, 5, "n1", cpu="4").gone("a", 500, "n1")
+    # On record it was on a node that the trial does not know of.
+    history.placed("b", 10, 10, "n9", cpu="1").gone("b", 60, "n9")
+    history.placed("c", 20, 20, "n9", cpu="1").done("c", 80, "n9", since=20, cpu="1").ticks(700)
+    assert stays(history, policy()) == [
+        ("a", "n1", 5, 500),
+        ("b", "", None, 60),
+        ("c", "n1", 500, 560),
+    ]
+
+
+def test_a_pod_whose_node_goes_is_made_again_by_its_controller_and_a_bare_one_is_not():
+    history = (
+        two_nodes().placed("a", 5, 5, "n1", cpu="1").placed("b", 6, 6, "n1", cpu="1", owner=None)
+    )
+    history.say(node_vanished("n2", history.next(), at=50))
+    history.done("a", 105, since=5, cpu="1").gone("b", 105, "n1").ticks(300)
+    assert stays(history, policy()) == [
+        ("a", "n2", 5, 50),
+        ("b", "n2", 6, 50),
+        ("a", "n1", 50, 150),
+    ]
+
+
+def test_who_must_go_for_a_more_important_pod_waits_anew():
+    history = (
+        History()
+        .node("n1", "4")
+        .placed("low", 5, 5, "n1", cpu="4")
+        .done("low", 205, since=5, cpu="4")
+    )
+    history.placed("high", 50, 210, "n1", cpu="4", priority=9)
+    history.done("high", 260, since=210, cpu="4", priority=9).ticks(500)
+    found = stays(history, policy(preemption="on"))
+    assert [(uid, start) for uid, _, start, _ in found][:2] == [("low", 5), ("high", 60)]
+    uid, _, again, end = found[2]
+    assert uid == "low" and 100 < again <= 112 and end == again + 200
+    made = of(history.sorted(), policy(preemption="on")).total
+    assert made.kinds == {"evicted": 1, "sooner": 1}
+
+
+def test_what_had_its_node_from_the_start_stays_there_and_holds_its_room():
+    history = (
+        History().pod("static", 1, "n1", scheduled=None, cpu="3").node("n1", "4").node("n2", "3")
+    )
+    history.placed("p", 5, 6, "n1", cpu="2").done("p", 60, cpu="2").ticks(100)
+    assert stays(history, policy(PACKS)) == [("p", "n2", 6, 60)]
+
+
+def test_a_pod_with_devices_by_claims_stays_as_on_record():
+    history = (
+        two_nodes().placed("p", 5, 6, "n1", claims=("gpu",)).placed("q", 7, 8, "n1").ticks(100)
+    )
+    assert [uid for uid, *_ in stays(history, policy())] == ["q"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_complete_list_ends_who_is_not_in_it_and_brings_nobody_back(is_there):
+    history = History().node("n1", "4").placed("a", 5, 50, "n1", cpu="4")
+    # Under trial it ends 44 seconds before, and is listed still.
+    history.done("a", 150, since=50, cpu="4").placed("b", 60, 100, "n9", cpu="4")
+    (listed,) = pods_listed(("a", "b") if is_there else ("a",), at=120)
+    history.say(listed).placed("c", 130, 131, "n9", cpu="4").ticks(300)
+    found = stays(history, policy())
+    assert found[0] == ("a", "n1", 6, 106)
+    assert found[1] == ("b", "n1", 107, None if is_there else 120)
+    assert found[2][1:3] == (("", None) if is_there else ("n1", 131))
+
+
+def test_from_an_event_on_it_knows_what_was_known_there():
+    jobs = [Job(f"p{n}", 10 + 20 * n, 3, runs=100) for n in range(12)]
+    record = World({"n1": (6, 0), "n2": (8, 0)}, jobs, policy()).run(600)
+    cut = next(e.sequence for e in record.events if seconds(e.time_us) >= 120)
+    known = Replica(REACTORS, CLUSTER)
+    for event in record.events[:cut]:
+        known.take(event)
+    (found,), _ = played(record.events[cut:], policy(PACKS), known=known, begin=120)
+    assert [one.rule for one in found] == list(RULES)
+    came = {one.life.uid for one in found[0].stays}
+    assert came == {job.name for job in jobs if job.at > 120}
+    assert all(one.bound_us for one in found[0].stays)
+
+
+def test_an_event_that_cannot_be_read_changes_nothing():
+    history = two_nodes().placed("p", 5, 6, "n1").ticks(50)
+    events = history.sorted()
+    (found,), lives = played(events, policy())
+    lab = PlacementLab(CLUSTER, [policy()], lives)
+    bad = msgspec.structs.replace(events[2], body=b"{")
+    lab.play([*events[:3], bad, *events[3:]])
+    ((again, *_),) = lab.end()
+    assert [one.node for one in again.stays] == [one.node for one in found[0].stays]
