@@ -88,4 +88,4 @@ def test_from_an_event_on_who_waits_there_waits_and_what_has_a_node_keeps_it(tri
     (one,) = [row for row in json.loads(tried("-o", "json", "--from", cut)) if row["name"]]
     assert (one["name"], one["pods"], one["recorded"], one["tried"]) == ("speech", 1, 1, 1)
     whole = json.loads(tried("-o", "json", "--from", "1"))[0]
-    assert one["waited_s"] == whole["waited_s"] and one["waited_less_s"] == 0
+    assert one["waited_s"] == whole["waited_s"] and abs(one["waited_less_s"]) <= 2
