@@ -8,7 +8,7 @@ from typing import Literal
 
 from bus.envelope import Event
 from bus.errors import LedgerError
-from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.pods import PodObserved
 from deploy.errors import SettingsError
 from deploy.queries.lab import section_of
 from projections.engine.segments.reading import event_at
@@ -40,10 +40,13 @@ def tried_placements(
         raise LedgerError("the archive has no such event: see `bursar verify`", sequence=last)
     known = at(select, REACTORS, cluster, first) if first else None
     opening = list(_opening(select, cluster, known, first)) if known is not None else []
-    lives = Lives(begin.time_us if begin is not None else 0)
+    claims = known.cluster_state.claims.values() if known is not None else ()
+    lives = Lives(
+        begin.time_us if begin is not None else 0, [(one.namespace, one.name) for one in claims]
+    )
     for event in opening:
         lives.take(PodObserved.read(event), event)
-    types = [fact.wire_type for fact in (PodObserved, PodVanished, PodsListed)]
+    types = [fact.wire_type for fact in Lives.reads]
     for event, fact in facts(archived(select, cluster, types, after=first, until=last)):
         lives.take(fact, event)
     if not lives.of:

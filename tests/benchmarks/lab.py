@@ -1,12 +1,12 @@
-"""A culling policy, and limits of quotas, on a month of mixed history: seconds of whole processes of `bursar lab`.
+"""Policies of culling, quotas and scheduling on a month of mixed history: seconds of whole processes of `bursar lab`.
 
     python -m tests.benchmarks.lab [--events 1000000] [--rounds 1] [-o json]
 
 The month has a tick every ten seconds (259,200), looks every 150 s at 17 notebooks whose users come and go (293,794), jobs of
 eight quotas with their admission, queues and bindings, as `quota_traffic.py` has them (some 217,000), and for the rest
 lives of other pods, as `synthetic.py` has them. They are archived once. Each round asks for the whole month: a limit of one
-hour under all three rules, and more or less room in four of the quotas under all four. The month shrinks with the number of
-events. Goal: a million under two minutes each.
+hour under all three rules, more or less room in four of the quotas under all four, and nodes that are packed under all three.
+The month shrinks with the number of events. Goal: a million under two minutes each.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ RESOURCES = encoded_resources(
     PodResources(containers=(ContainerResources(requests=synthetic.SHAPES[2]),))
 )
 POLICY = "culling: {policy: {idle_seconds: 3600}}\n"
+PACKED = (
+    "scheduling: {policy: {profiles: [{fields: {NodeResourcesFit: {strategy: MostAllocated}}}]}}\n"
+)
 #: Two quotas that refuse, and two with queues.
 LIMITS = (
     "quotas: {"
@@ -120,13 +123,17 @@ def _said(fact, key: str, id: str, at: int) -> Event:
 
 def run(args: argparse.Namespace) -> Report:
     """All rounds over one history."""
-    questions = {"lab": ("lab", "--policy"), "lab quotas": ("lab", "quotas", "--limits")}
+    questions = {
+        "lab": ("lab", "--policy"),
+        "lab quotas": ("lab", "quotas", "--limits"),
+        "lab scheduling": ("lab", "scheduling", "--policy"),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in questions}
     used: dict[str, list[float]] = {name: [] for name in questions}
     with tempfile.TemporaryDirectory(prefix="bursar-bench-") as folder:
         data = Path(folder)
         archive(data / "ledger.db", args.events, history)
-        (data / "tried.yaml").write_text(POLICY + LIMITS)
+        (data / "tried.yaml").write_text(POLICY + LIMITS + PACKED)
         for _ in range(args.rounds):
             for name, question in questions.items():
                 started = time.perf_counter()

@@ -5,16 +5,20 @@ Fed with the record before anything is tried, as what ends later is told by what
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from bus.charges import charged_bytes
 from bus.clock import SECOND_US, parse_stamp
 from bus.envelope import Event
 from bus.errors import MalformedJsonError, TimestampError
-from bus.events.pods import PodsListed, PodState, PodVanished
+from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
+from bus.events.volumes import ClaimObserved
 from projections.cluster import covers
 from projections.cluster.rows import ENDED
+from projections.cluster.volumes import ClaimKey
 
 DAEMON_SET = "DaemonSet"
 #: Where most pods wait, no longer than this is taken for the time that a bind takes.
@@ -45,11 +49,19 @@ class Life(msgspec.Struct):
 
 
 class Lives:
-    """Pods by uid, of those that came while nobody had given them a node, or that were given one since ``begin_us``."""
+    """Pods by uid, of those that came while nobody had given them a node, or that were given one since ``begin_us``.
 
-    def __init__(self, begin_us: int = 0) -> None:
+    ``claims``: the claims of volumes that there were by then.
+    """
+
+    #: The facts that it needs.
+    reads = (PodObserved, PodVanished, PodsListed, ClaimObserved)
+
+    def __init__(self, begin_us: int = 0, claims: Iterable[ClaimKey] = ()) -> None:
         self.of: dict[str, Life] = {}
         self.last_us = begin_us
+        #: Namespaces and names of all claims of volumes that were seen.
+        self.claims = set(claims)
         self._begin_us = begin_us
         self._alive: set[str] = set()
         #: Pods that had a node before.
@@ -67,6 +79,8 @@ class Lives:
                 self._end(self.of[uid], event.time_us, is_work=False)
         elif isinstance(fact, PodState):
             self._pod(fact, event.time_us)
+        elif isinstance(fact, ClaimObserved):
+            self.claims.add((fact.namespace, fact.name))
 
     def median_us(self, namespace: str) -> int:
         """How long half of the pods of a namespace ran at most, else of all; 0 where none ended. Asked when all was taken."""

@@ -115,11 +115,12 @@ class Trial:
 
     def _note(self, event: Event) -> None:
         self._last = event
-        if self._since_us is None and self._is_due(event.time_us):
+        if self._since_us is None and self._is_due():
             self._since_us = event.time_us
 
-    def _is_due(self, at_us: int) -> bool:
-        scheduler = self._state.scheduler
+    def _is_due(self) -> bool:
+        """Whether somebody may be tried, as of the newest event that the scheduler has read."""
+        scheduler, at_us = self._state.scheduler, self._state.at_us
         return scheduler is not None and any(q.due(at_us, 1) for q in scheduler.queues.values())
 
     def _pass_time(self, until_us: int) -> None:

@@ -144,7 +144,7 @@ class World:
     def _wait(self, fact: PodState, event: Event) -> Event:
         """A pod as it would be seen while it waits."""
         changed: dict[str, Any] = {}
-        constraints = self._constraints(fact.constraints)
+        constraints = self._constraints(fact)
         if constraints is not None:
             changed["constraints"] = constraints
         if fact.node:
@@ -158,16 +158,19 @@ class World:
         self._waiting[fact.uid] = fact
         return event
 
-    def _constraints(self, raw: msgspec.Raw) -> msgspec.Raw | None:
-        """Where another scheduler placed it the first profile does; None where a profile did."""
-        said = _decode(raw) if bytes(raw) else PodConstraints()
-        if (said.scheduler_name or "default-scheduler") in self._schedulers:
+    def _constraints(self, fact: PodState) -> msgspec.Raw | None:
+        """Where another scheduler placed it the first profile does; None where nothing is another."""
+        said = _decode(fact.constraints) if bytes(fact.constraints) else PodConstraints()
+        changed: dict[str, Any] = {}
+        if (said.scheduler_name or "default-scheduler") not in self._schedulers:
+            changed["scheduler_name"] = self._schedulers[0]
+        known = self._lives.claims
+        if any((fact.namespace, name) not in known for name in said.claims):
+            # Volumes were not followed, so they say nothing of where it may go.
+            changed |= {"claims": (), "ephemeral_claims": ()}
+        if not changed:
             return None
-        return msgspec.Raw(
-            msgspec.json.encode(
-                msgspec.structs.replace(said, scheduler_name=self._schedulers[0]), order="sorted"
-            )
-        )
+        return msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(said, **changed), order="sorted"))  # fmt: skip
 
     def _gives_up(self, life: Life) -> bool:
         """Whether a pod that is over on record goes although it waits under trial."""

@@ -9,6 +9,7 @@ from reactors.engine.replica import Replica
 from reactors.lab.placements import RULES, PlacementLab
 from tests.factories import (
     CLUSTER,
+    claim_observed,
     node_observed,
     node_vanished,
     owner,
@@ -161,6 +162,18 @@ def test_a_pod_with_devices_by_claims_stays_as_on_record():
         two_nodes().placed("p", 5, 6, "n1", claims=("gpu",)).placed("q", 7, 8, "n1").ticks(100)
     )
     assert [uid for uid, *_ in stays(history, policy())] == ["q"]
+
+
+@pytest.mark.parametrize(("is_followed", "start"), [(False, 6), (True, None)])
+def test_claims_of_volumes_count_where_volumes_were_followed(is_followed, start):
+    history = two_nodes()
+    if is_followed:
+        # It is there, and has no volume.
+        history.say(claim_observed("data", history.next()))
+    named = msgspec.Raw(b'{"claims":["data"]}')
+    history.placed("p", 5, 6, "n1", constraints=named).gone("p", 80, "n1").ticks(100)
+    ((_, _, found, _),) = stays(history, policy())
+    assert found == start
 
 
 @pytest.mark.parametrize("is_there", [True, False])
