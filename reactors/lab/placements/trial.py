@@ -156,13 +156,14 @@ class Trial:
         """Place all that can be placed now."""
         for _ in range(MOST_PASSES):
             made = self._replica.concluded()
-            if not made:
-                return
             for passes in made.values():
                 for one in passes:
                     passed = msgspec.structs.replace(one, sequence=at.sequence, time_us=at.time_us)
                     self._replica.take(passed)
                     self._evict(passed)
+            if not made or not self._is_due():
+                break
+        if any(self._state.outstanding):
             self._binds.append(at.time_us + self._bind_us)
 
     def _bind(self, at: Event) -> None:
