@@ -24,9 +24,9 @@ from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.snapshots import at
+from reactors.lab.culling.trial import Lab, Played
 from reactors.lab.pods import nobody
 from reactors.lab.rules import RULES, Rule
-from reactors.lab.trial import Lab, Played
 
 
 class Proposed(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ class Recording:
 
     def _newest(self, uid: str) -> PodObserved | None:
         """A pod as it last ran before."""
-        return _newest(self._select, self._cluster, uid, self._first)
+        return newest_pod(self._select, self._cluster, uid, self._first)
 
 
 def _looks(view: CullingState, uid: str, cluster: str, sequence: int) -> Iterator[Event]:
@@ -187,7 +187,7 @@ def _recorded(select: Select, cluster: str, first: int, last: int) -> list[_Reco
     return found
 
 
-def _newest(select: Select, cluster: str, uid: str, until: int) -> PodObserved | None:
+def newest_pod(select: Select, cluster: str, uid: str, until: int) -> PodObserved | None:
     """A pod as it last ran up to an event."""
     found = None
     for part in archived(select, cluster, (PodObserved.wire_type,), key=uid, until=until):

@@ -15,7 +15,7 @@ from projections.engine.past import sequence_before
 from projections.engine.segments.reading import selecting
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.simulate import Cull, Simulation
-from reactors.lab.trial import Played
+from reactors.lab.culling.trial import Played
 
 
 def simulated(

@@ -11,7 +11,7 @@ from bus.envelope import from_line, to_line
 from bus.events.decisions import Cull
 from bus.sources.events import read_lines
 from deploy.cli.program.exits import Exit
-from reactors.lab import capsule
+from reactors.lab.culling import capsule
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.lab.worlds import World, people, policy
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.reactors.lab import placement_worlds
+from tests.reactors.lab import eviction_worlds, placement_worlds
 from tests.reactors.lab.quota_worlds import asked, random_asks
 from tests.reactors.lab.worlds import World, people, policy
 from tests.simulation.loop import simulate
 
 PAGE = Path("docs/lab.md")
 FILES = {
+    "shares.yaml": "evictions: {policy: {monitor_all_quotas: true, delay_evict_seconds: 20}}",
     "packed.yaml": "scheduling: {policy: {profiles: [{fields: {NodeResourcesFit: {strategy: MostAllocated}}}]}}",
     "two-hours.yaml": "culling: {policy: {idle_seconds: 7200, warning_seconds: 900}}",
     "strict.yaml": "culling: {policy: {idle_seconds: 900, warning_seconds: 300}}",
@@ -52,11 +53,18 @@ def pods(tmp_path_factory):
     return make_ledger(tmp_path_factory.mktemp("pods"), record.events)
 
 
+@pytest.fixture(scope="module")
+def evicted(tmp_path_factory):
+    spent = ((400, "GraceOver"),)
+    record = eviction_worlds.lived(eviction_worlds.cards(random.Random(4)), "off", {}, spent)
+    return make_ledger(tmp_path_factory.mktemp("evicted"), record.events)
+
+
 @pytest.mark.parametrize(("command", "lines"), list(examples()), ids=lambda one: str(one)[:40])
 def test_the_page_shows_what_the_command_prints(
-    command, lines, notebooks, quotas, pods, tmp_path, monkeypatch, capsys
+    command, lines, notebooks, quotas, pods, evicted, tmp_path, monkeypatch, capsys
 ):
-    ledgers = {"quotas": (quotas, "c1"), "scheduling": (pods, "c")}
+    ledgers = {"quotas": (quotas, "c1"), "scheduling": (pods, "c"), "evictions": (evicted, "c1")}
     data, cluster = ledgers.get(command.split()[1], (notebooks, "c"))
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -68,4 +76,4 @@ def test_the_page_shows_what_the_command_prints(
 
 
 def test_the_page_has_examples():
-    assert len(list(examples())) == 4
+    assert len(list(examples())) == 5

@@ -20,7 +20,7 @@ from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
     from reactors.culling.policy import CullingPolicy
-    from reactors.lab.capsule import Ran
+    from reactors.lab.culling.capsule import Ran
 
 #: What names of capsules end in.
 ENDINGS = (".capsule", ".capsule.zst")
@@ -77,8 +77,8 @@ def export(
     from bus.envelope import to_line
     from deploy.commands.export import whole
     from deploy.queries.lab import Recording, proposed
-    from reactors.lab.capsule import SOURCE, capsule
-    from reactors.lab.pseudonyms import CLUSTER, Pseudonyms
+    from reactors.lab.culling.capsule import SOURCE, capsule
+    from reactors.lab.culling.pseudonyms import CLUSTER, Pseudonyms
 
     if not file.name.endswith(ENDINGS):
         raise typer.BadParameter(f"the name ends in none of {', '.join(ENDINGS)}")
@@ -179,7 +179,7 @@ def _policy(path: Path | None) -> CullingPolicy | None:
 def _ran(file: Path, policy: CullingPolicy | None) -> Ran:
     from bus.sources.events import read_lines
     from deploy.errors import SettingsError
-    from reactors.lab.capsule import ran
+    from reactors.lab.culling.capsule import ran
 
     try:
         return ran(read_lines(file), policy)

@@ -25,7 +25,8 @@ from deploy.cli.rendering.words import moment
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.lab.outcome import Amount, Change, Group
+    from reactors.lab.amounts import Amount
+    from reactors.lab.culling.outcome import Change, Group
 
 Start = Annotated[
     str | None,
@@ -115,7 +116,7 @@ def run(
     bursar lab --policy one-hour.yaml --policy two-hours.yaml
     """
     from deploy.queries.lab import Recording, proposed
-    from reactors.lab.outcome import outcome, unsure_us
+    from reactors.lab.culling.outcome import outcome, unsure_us
 
     within_us = seconds_of(within, "--within") * SECOND_US
     if len(policy) > 1 and decisions:
@@ -192,14 +193,15 @@ def _group_columns(by: str) -> tuple[Column, ...]:
     return (
         Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
         Column("STOPS", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
-        Column("CHANGED", _changed, drop=2),
+        Column("CHANGED", changed, drop=2),
         Column("FALSE", lambda row: row["false_culls"], is_figure=True),
         Column("GPU-HOURS SAVED", lambda row: hours(row, "gpu_milli_s"), is_figure=True),
         Column("CORE-HOURS SAVED", lambda row: hours(row, "cpu_milli_s"), is_figure=True, drop=1),
     )  # fmt: skip
 
 
-def _changed(row: Row) -> Cell | None:
+def changed(row: Row) -> Cell | None:
+    """How many decisions were added, removed and moved in time."""
     signs = (("+", "added"), ("-", "removed"), ("~", "moved"))
     told = [f"{sign}{row[name]}" for sign, name in signs if row[name]]
     return Cell(" ".join(told), "fixed") if told else None
@@ -230,13 +232,14 @@ def _change(one: Change) -> dict[str, Any]:
         "team": one.team,
         "uid": one.uid,
         "reason": one.reason,
-        "recorded_at": _stamp(one.recorded_us),
-        "tried_at": _stamp(one.tried_us),
-        "again_at": _stamp(one.again_us),
+        "recorded_at": stamp(one.recorded_us),
+        "tried_at": stamp(one.tried_us),
+        "again_at": stamp(one.again_us),
     }
 
 
-def _stamp(us: int | None) -> str | None:
+def stamp(us: int | None) -> str | None:
+    """A time as it is written; None for one that has no stamp."""
     try:
         return None if us is None else format_stamp(us)
     except TimestampError:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bus.clock import format_stamp
 from deploy.cli.culling import selecting
-from deploy.cli.lab.run import EXACT, By, End, Start, Svg, amounts, between, draw, hours
+from deploy.cli.lab.run import EXACT, By, End, Start, Svg, amounts, between, draw, hours, stamp
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
@@ -18,7 +17,7 @@ from deploy.cli.rendering.words import moment
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.lab.outcome import Amount
+    from reactors.lab.amounts import Amount
     from reactors.lab.placements import Change, Group, Outcome
     from reactors.lab.placements.outcome import Kind
 
@@ -137,9 +136,9 @@ def _pod(one: Change) -> dict[str, Any]:
     life = one.life
     return {
         "change": one.kind, "namespace": life.namespace, "name": life.name, "team": life.team, "uid": life.uid,
-        "came_at": format_stamp(life.arrived_us), "recorded_node": life.node or None,
-        "recorded_at": format_stamp(life.bound_us) if life.bound_us else None,
-        "tried_node": one.node or None, "tried_at": format_stamp(one.bound_us) if one.bound_us else None,
+        "came_at": stamp(life.arrived_us), "recorded_node": life.node or None,
+        "recorded_at": stamp(life.bound_us or None),
+        "tried_node": one.node or None, "tried_at": stamp(one.bound_us or None),
     }  # fmt: skip
 
 

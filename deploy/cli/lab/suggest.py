@@ -67,7 +67,8 @@ def suggest(
     bursar lab suggest --idle 30m --idle 90m --warning 10m -o json
     """
     from deploy.queries.lab import Recording, proposed
-    from reactors.lab.outcome import front, outcome, unsure_us
+    from reactors.lab.amounts import front
+    from reactors.lab.culling.outcome import outcome, unsure_us
 
     within_us = seconds_of(within, "--within") * SECOND_US
     grid = [

@@ -241,6 +241,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "cli.lab.quotas",
                 "Who would have been let in, refused, or have waited, had quotas had other limits.",
             ),
+            "evictions": Entry(
+                "cli.lab.evictions",
+                "Which pods another policy would have evicted so that quotas are held to, and the hours that it frees.",
+            ),
             "scheduling": Entry(
                 "cli.lab.scheduling",
                 "Which nodes another policy of the scheduler would have given to pods, and how long they would have waited.",

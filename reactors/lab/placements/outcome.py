@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from bus.clock import SECOND_US
-from reactors.lab.outcome import SAME_US, Amount
+from reactors.lab.amounts import SAME_US, Amount
 from reactors.lab.placements.lives import DAEMON_SET, Life
 from reactors.lab.placements.trial import Played
 from reactors.lab.placements.world import RULES, Stay

@@ -30,7 +30,8 @@ from projections.cluster.rows import Node
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.lab.placements.lives import Lives
-from reactors.lab.placements.world import RULES, SOURCE, PlacementRule, Stay, World
+from reactors.lab.placements.world import RULES, PlacementRule, Stay, World
+from reactors.lab.synthetic import SOURCE, said, saved
 from reactors.scheduling import NAME
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
@@ -178,9 +179,7 @@ class Trial:
             else:
                 self._see(self._world.place(one.uid, one.node, at))
         if failed:
-            fact = BindSettled(failed=tuple(failed))
-            event = fact.event(cluster=at.cluster, key=at.key, id=at.id, source=SOURCE, time_us=at.time_us)  # fmt: skip
-            self._replica.take(msgspec.structs.replace(event, sequence=at.sequence))
+            self._replica.take(said(BindSettled(failed=tuple(failed)), at.key, at))
 
     def _evict(self, at: Event) -> None:
         """Whoever has to go for a more important pod goes."""
@@ -190,11 +189,8 @@ class Trial:
         for decision in self._replica.decide(at):
             event = decision_event(decision, at.cluster)
             self._replica.take(msgspec.structs.replace(event, sequence=at.sequence))
-            settled = EffectSettled(decision=decision.id, reactor=NAME, result="done").event(
-                cluster=at.cluster, key=decision.id, id=f"{SOURCE}/{decision.id}", source=SOURCE,
-                time_us=at.time_us,
-            )  # fmt: skip
-            self._replica.take(msgspec.structs.replace(settled, sequence=at.sequence))
+            settled = EffectSettled(decision=decision.id, reactor=NAME, result="done")
+            self._replica.take(said(settled, decision.id, at))
             self._see(self._world.lose(decision.key, at, is_evicted=True))
 
 
@@ -213,10 +209,10 @@ class PlacementLab:
         known: Replica | None = None,
         rules: Sequence[PlacementRule] = RULES,
     ) -> None:
-        saved = _saved(known) if known is not None else b""
+        knew = saved(known, reactor) if known is not None else b""
         self._lives = lives
         self._trials = [
-            [Trial(cluster, rule, policy, lives, saved) for rule in rules] for policy in policies
+            [Trial(cluster, rule, policy, lives, knew) for rule in rules] for policy in policies
         ]
 
     @property
@@ -254,16 +250,3 @@ def _is_own(fact: Fact) -> bool:
     if isinstance(fact, SchedulingPassed | BindSettled):
         return True
     return isinstance(fact, Decision | EffectSettled | PolicyChanged) and fact.reactor == NAME
-
-
-def _saved(known: Replica) -> bytes:
-    """What the scheduler alone knows of all that the reactors know."""
-    saved = known.saved()
-    policies = msgspec.structs.replace(
-        saved.policies, current={n: one for n, one in saved.policies.current.items() if n == NAME}
-    )
-    saved = msgspec.structs.replace(
-        saved, own={NAME: known.own[NAME]}, policies=policies,
-        last={reactor.expects: 0, reactor.concludes_as: 0},
-    )  # fmt: skip
-    return msgspec.msgpack.encode(saved)

@@ -19,17 +19,15 @@ from bus.clock import format_stamp
 from bus.envelope import Event
 from bus.events.constraints import PodConstraints
 from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
-from bus.events.vocabulary import Fact, remember
+from bus.events.vocabulary import Fact
 from projections.cluster import covers
 from projections.cluster.rows import ENDED
 from reactors.lab.placements.lives import DAEMON_SET, Life, Lives
+from reactors.lab.synthetic import said
 
 PlacementRule = Literal["likely", "as_long", "gave_up"]
 #: The first says what is likely.
 RULES: tuple[PlacementRule, ...] = ("likely", "as_long", "gave_up")
-#: Who says what did not happen.
-SOURCE = "lab"
-
 _decode = msgspec.json.Decoder(PodConstraints).decode
 
 
@@ -103,7 +101,7 @@ class World:
             resource_version=f"{fact.resource_version}~",
         )  # fmt: skip
         self._placed[uid] = bound
-        yield _said(bound, uid, event, at_us)
+        yield said(bound, uid, event, at_us)
 
     def end_next(self, event: Event) -> Iterator[Event]:
         """The next pod that ends under trial ends. ``event``: the newest one that was taken."""
@@ -128,7 +126,7 @@ class World:
             node=None, scheduled=None, phase="Pending",
         )  # fmt: skip
         self._waiting[again] = made
-        yield _said(made, again, event, event.time_us)
+        yield said(made, again, event, event.time_us)
 
     def lose_node(self, node: str, event: Event) -> Iterator[Event]:
         """A node is gone, and with it the pods that have it under trial."""
@@ -153,7 +151,7 @@ class World:
             changed["resource_version"] = f"{fact.resource_version}~"
         if changed or not isinstance(fact, PodObserved):
             fact = msgspec.structs.replace(fact, **changed)
-            event = _said(fact, fact.uid, event, event.time_us)
+            event = said(fact, fact.uid, event, event.time_us)
         assert isinstance(fact, PodObserved)
         self._waiting[fact.uid] = fact
         return event
@@ -198,17 +196,9 @@ class World:
         gone = PodVanished(
             uid=uid, namespace=fact.namespace, name=fact.name, resource_version=f"{fact.resource_version}~"
         )  # fmt: skip
-        yield _said(gone, uid, event, at_us)
+        yield said(gone, uid, event, at_us)
 
     def _listed(self, fact: PodsListed, event: Event) -> Event:
         here = {uid for uid in (*self._waiting, *self._placed) if covers(fact, uid)}
         uids = {uid for uid in fact.uids if uid not in self._here} | here
-        return _said(msgspec.structs.replace(fact, uids=tuple(sorted(uids))), event.key, event, event.time_us)  # fmt: skip
-
-
-def _said(fact: Fact, key: str, event: Event, at_us: int) -> Event:
-    """``fact`` at the place of ``event``, at a time."""
-    made = fact.event(cluster=event.cluster, key=key, id=event.id, source=SOURCE, time_us=at_us)
-    made = msgspec.structs.replace(made, sequence=event.sequence)
-    remember(made, fact)
-    return made
+        return said(msgspec.structs.replace(fact, uids=tuple(sorted(uids))), event.key, event, event.time_us)  # fmt: skip

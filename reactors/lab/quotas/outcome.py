@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bus.events.admissions import AdmissionDecided, QuotaDeclared
-from reactors.lab.outcome import Amount, amount
+from reactors.lab.amounts import Amount, amount
 from reactors.lab.quotas.shape import QUOTA_RULES, Changed, Entry, Limits, Lives, TreePlayed
 from reactors.lab.quotas.trial import TreeTrial
 from reactors.lab.rules import RULES, Rule

@@ -1,17 +1,20 @@
 """A cluster in memory whose quotas were declared by the product's keeper, and a runner that evicts on its ticks."""
 
+from contextlib import asynccontextmanager
+
 from bus.clock import SECOND_US
 from bus.errors import ClusterUnavailableError, NotFoundError
 from bus.events.budgets import BudgetJudged
 from bus.events.decisions import Evict
 from bus.events.nodes import NodeObserved
-from bus.events.quotas import Budget
+from bus.events.priorities import PriorityClassObserved
+from bus.events.quotas import Budget, Queue
 from reactors.effectors.evict import EvictEffector
 from reactors.engine.settings import Pace
 from reactors.evictions.reactor import reactor
 from reactors.evictions.settings import EvictionPolicy
 from tests import factories as said
-from tests.reactors.cluster import QUOTA, START_US, Cluster
+from tests.reactors.cluster import QUOTA, START_US, Cluster, job
 from tests.scenario import Scenario
 
 ELASTIC = "quota.scheduling.koordinator.sh/name"
@@ -122,6 +125,39 @@ class Evicting(Cluster):
 
 
 __all__ = ["CARD", "ELASTIC", "PDB", "QUOTA", "START_US", "Evicting"]
+
+
+@asynccontextmanager
+async def preempting():
+    """``team`` may use 4 cards, and pods of its own, `p0` the least important, use all of them."""
+    async with Evicting() as running:
+        for name, value, policy in (
+            ("low", -5, "PreemptLowerPriority"),
+            ("high", 50, "PreemptLowerPriority"),
+            ("polite", 60, "Never"),
+        ):
+            fact = PriorityClassObserved(
+                uid=name, name=name, resource_version="1", value=value, preemption_policy=policy
+            )
+            await running.say(fact, name)
+        await running.see_quota("team", {f"limits.{CARD}": 4}, queue=Queue(hold=True))
+        await running.policy(preemption="on")
+        for number in range(100):
+            await running.run_pod(f"else-{number}", quota="nobody", gpu=0)
+        for number in range(4):
+            await running.run_pod(f"p{number}", quota="team", label=QUOTA, priority=number)
+        await running.settled()
+        yield running
+
+
+async def ask(cluster, name, cards, priority="high"):
+    """A Job of this priority class wants so many cards; each try has another uid."""
+    made = job(name, 1)
+    template = made["spec"]["template"]["spec"]
+    template["containers"][0]["resources"]["limits"] = {CARD: str(cards)}
+    template["priorityClassName"] = priority
+    made["metadata"]["uid"] = f"{name}-{cluster.clock.us}"
+    return (await cluster.review(made)).reason
 
 
 async def overuse(cluster, pods=12):

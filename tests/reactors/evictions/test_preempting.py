@@ -3,14 +3,12 @@
 import pytest
 
 from bus.events.policies import PauseChanged
-from bus.events.priorities import PriorityClassObserved
 from bus.events.quotas import Queue
 from projections.quota_trees.unmet import WANTED_US
 from reactors.engine.verify import rederive
 from reactors.evictions.reactor import reactor
 from tests import factories as said
-from tests.reactors.cluster import job
-from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
+from tests.reactors.evictions.scene import CARD, PDB, QUOTA, ask, preempting
 
 pytestmark = pytest.mark.simulated
 
@@ -20,35 +18,8 @@ KEEP = {"quota.scheduling.koordinator.sh/preemptible": "false"}
 
 @pytest.fixture
 async def cluster():
-    """``team`` may use 4 cards, and pods of its own, `p0` the least important, use all of them."""
-    async with Evicting() as running:
-        for name, value, policy in (
-            ("low", -5, "PreemptLowerPriority"),
-            ("high", 50, "PreemptLowerPriority"),
-            ("polite", 60, "Never"),
-        ):
-            fact = PriorityClassObserved(
-                uid=name, name=name, resource_version="1", value=value, preemption_policy=policy
-            )
-            await running.say(fact, name)
-        await running.see_quota("team", {KEY: 4}, queue=Queue(hold=True))
-        await running.policy(preemption="on")
-        for number in range(100):
-            await running.run_pod(f"else-{number}", quota="nobody", gpu=0)
-        for number in range(4):
-            await running.run_pod(f"p{number}", quota="team", label=QUOTA, priority=number)
-        await running.settled()
+    async with preempting() as running:
         yield running
-
-
-async def ask(cluster, name, cards, priority="high"):
-    """A Job of this priority class wants so many cards; each try has another uid."""
-    made = job(name, 1)
-    template = made["spec"]["template"]["spec"]
-    template["containers"][0]["resources"]["limits"] = {CARD: str(cards)}
-    template["priorityClassName"] = priority
-    made["metadata"]["uid"] = f"{name}-{cluster.clock.us}"
-    return (await cluster.review(made)).reason
 
 
 async def test_as_few_of_the_least_important_go_as_make_room_and_then_it_fits(cluster):

@@ -9,9 +9,9 @@ from bus.events.notebooks import NotebookSampled
 from reactors.culling.decide import decide
 from reactors.culling.policy import Subject, limits_of
 from reactors.culling.simulate import look_of
-from reactors.lab import trial
-from reactors.lab.due import DueNotebooks
-from reactors.lab.outcome import outcome, unsure_us
+from reactors.lab.culling import trial
+from reactors.lab.culling.due import DueNotebooks
+from reactors.lab.culling.outcome import outcome, unsure_us
 from tests.reactors.culling.looks import simulate
 from tests.reactors.lab.worlds import LOOK, Person, World, people, played, policy, seconds
 from tests.thorough import tries

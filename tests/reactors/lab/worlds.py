@@ -171,7 +171,7 @@ def people(seed, until, *, count=4, leaves=0.2):
 
 def played(events, policy, known=None, rules=None):
     """What the lab makes of a history."""
-    from reactors.lab.trial import Lab
+    from reactors.lab.culling.trial import Lab
 
     more = {} if rules is None else {"rules": rules}
     lab = Lab(CLUSTER, [(policy, "on")], earlier=lambda uid: None, known=known, **more)

@@ -25,19 +25,17 @@ from bus.envelope import Event
 from bus.events.decisions import Decision, Target
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.pods import PodsListed, PodState, PodVanished
-from bus.events.vocabulary import Fact, remember
+from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadVanished
 from projections.cluster import covers
 from projections.cluster.rows import ENDED, Pod
 from reactors.culling.fusion import Sample, last_activity
 from reactors.culling.policy import CullingPolicy, Limits
 from reactors.culling.state import CullingState
+from reactors.lab.culling.record import Record
 from reactors.lab.pods import Pods
-from reactors.lab.record import Record
 from reactors.lab.rules import Rule, Sittings
-
-#: Who says what did not happen.
-SOURCE = "lab"
+from reactors.lab.synthetic import said
 
 
 class Span(msgspec.Struct):
@@ -126,7 +124,7 @@ class World:
             if tick.time_us < kept.used_until_us:
                 evidence = tuple(msgspec.structs.replace(one, busy=True) for one in evidence)
             fact = NotebookSampled(uid=uid, image=kept.image, evidence=evidence)
-            yield _placed(fact, uid, tick)
+            yield said(fact, uid, tick)
 
     def stop(self, decision: Decision, tick: Event) -> Iterator[Event]:
         """The trial stops a notebook."""
@@ -268,7 +266,7 @@ class World:
             if one.ok is not None
         )
         fact = NotebookSampled(uid=uid, image=self._view.images.get(uid, ""), evidence=evidence)
-        return _placed(fact, uid, event)
+        return said(fact, uid, event)
 
     def _over_on_record(self, uid: str, at_us: int) -> None:
         span = self._stopped.pop(uid, None)
@@ -306,7 +304,7 @@ class World:
 
 def _as(fact: Fact, event: Event, **changed: Any) -> Event:
     """``event`` with another body."""
-    return _placed(msgspec.structs.replace(fact, **changed), event.key, event)
+    return said(msgspec.structs.replace(fact, **changed), event.key, event)
 
 
 def _gone(pod: Pod, event: Event) -> Event:
@@ -314,17 +312,7 @@ def _gone(pod: Pod, event: Event) -> Event:
     fact = PodVanished(
         uid=pod.uid, namespace=pod.namespace, name=pod.name, resource_version=pod.version
     )
-    return _placed(fact, pod.uid, event)
-
-
-def _placed(fact: Fact, key: str, event: Event) -> Event:
-    """``fact`` at the place and time of ``event``."""
-    made = fact.event(
-        cluster=event.cluster, key=key, id=event.id, source=SOURCE, time_us=event.time_us
-    )
-    made = msgspec.structs.replace(made, sequence=event.sequence)
-    remember(made, fact)
-    return made
+    return said(fact, pod.uid, event)
 
 
 def _active_us(

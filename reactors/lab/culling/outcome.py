@@ -5,23 +5,21 @@ Source: docs/lab.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.decisions import Cull, Decision
 from reactors.culling.policy import CullingPolicy
+from reactors.lab.amounts import SAME_US, Amount, Kind, amount
+from reactors.lab.culling.trial import Decided, Played
 from reactors.lab.rules import RULES
-from reactors.lab.trial import Decided, Played
 
-#: Two decisions no further apart are at the same time: an effect of the one before took until the next tick.
-SAME_US = 20 * SECOND_US
 #: From one tick to the next, and from a stop to the end of its pod.
 _LATE_US = 40 * SECOND_US
 
-Kind = Literal["same", "added", "removed", "moved"]
 #: A notebook by what is stopped: kind, namespace and name.
 Notebook = tuple[str, str, str]
 
@@ -44,33 +42,6 @@ class Change(msgspec.Struct, frozen=True):
     def is_stop(self) -> bool:
         """Whether a notebook is stopped."""
         return self.verb == Cull.wire_type
-
-
-class Differs(Protocol):
-    """A time that is on record and not under trial, or the other way round: see :class:`reactors.lab.world.Span`."""
-
-    @property
-    def is_saved(self) -> bool:
-        """On record alone."""
-
-    @property
-    def from_us(self) -> int:
-        """When it began."""
-
-    @property
-    def until_us(self) -> int:
-        """When it ended."""
-
-
-D = TypeVar("D", bound=Differs)
-
-
-class Amount(msgspec.Struct, frozen=True):
-    """What the trial saves; below 0 = it costs. ``likely`` is by the first rule, ``low`` and ``high`` by all of them."""
-
-    low: int = 0
-    likely: int = 0
-    high: int = 0
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -145,19 +116,6 @@ def outcome(
     return Outcome(changes, groups, group("", lambda namespace, team: True))
 
 
-def amount(spans: Sequence[Iterable[D]], milli: Callable[[D], int], unsure_us: int = 0) -> Amount:
-    """The interval over all rules. A span that has no length has the same end on record and under trial, and is sure."""
-    found = []
-    for of_rule in spans:
-        saved = unsure = 0
-        for span in of_rule:
-            seconds = span.until_us // SECOND_US - span.from_us // SECOND_US
-            saved += (seconds if span.is_saved else -seconds) * milli(span)
-            unsure += (unsure_us // SECOND_US if seconds else 0) * milli(span)
-        found.append((saved - unsure, saved, saved + unsure))
-    return Amount(min(one[0] for one in found), found[0][1], max(one[2] for one in found))
-
-
 def _changes(played: Played, teams: dict[str, str]) -> list[Change]:
     """The decisions on record beside those of the trial. Two of one notebook are the same one if they are about one idle time."""
     again = {span.decision.id: span.again_us or None for span in played.spans if span.is_saved}
@@ -205,12 +163,3 @@ def _removed(decision: Decision, team: str) -> Change:
     return Change(
         "removed", verb, notebook, decision.key, team, decision.reason, decision.at_us, None
     )
-
-
-def front(costs: Sequence[tuple[int, int]]) -> set[int]:
-    """Of policies as pairs of what is saved and how many are hit by it, those that no other one beats: the places of them."""
-    return {
-        place
-        for place, (saved, hit) in enumerate(costs)
-        if not any(s >= saved and h <= hit and (s, h) != (saved, hit) for s, h in costs)
-    }

@@ -1,7 +1,8 @@
 """Culling under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
 
-Each event of the record is given to a replica as :mod:`reactors.lab.world` has it, and on each tick the replica decides. What it
-decides is done a second later, as it is live: a warning stands from then on. Interlocks, pauses and limits hold as they do live.
+Each event of the record is given to a replica as :mod:`reactors.lab.culling.world` has it, and on each tick the replica decides.
+What it decides is done a second later, as it is live: a warning stands from then on. Interlocks, pauses and limits hold as they do
+live.
 
 Source: docs/lab.md.
 """
@@ -27,10 +28,11 @@ from reactors.culling.reactor import reactor
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica, decision_event
-from reactors.lab.due import DueNotebooks
+from reactors.lab.culling.due import DueNotebooks
+from reactors.lab.culling.world import Span, World
 from reactors.lab.pods import Earlier, Pods
 from reactors.lab.rules import RULES, Rule, Sittings
-from reactors.lab.world import SOURCE, Span, World
+from reactors.lab.synthetic import SOURCE, saved
 
 #: So long an effect takes.
 EFFECT_US = SECOND_US
@@ -141,12 +143,9 @@ class Lab:
         rules: Sequence[Rule] = RULES,
     ) -> None:
         self._pods, self._sittings = Pods(earlier), Sittings()
-        saved = _saved(known) if known is not None else b""
+        knew = saved(known, reactor) if known is not None else b""
         self._trials = [
-            [
-                Trial(cluster, rule, mode, policy, self._pods, self._sittings, saved)
-                for rule in rules
-            ]
+            [Trial(cluster, rule, mode, policy, self._pods, self._sittings, knew) for rule in rules]
             for policy, mode in policies
         ]
         self._last_us = 0
@@ -174,15 +173,3 @@ class Lab:
     def end(self) -> list[list[Played]]:
         """Of each policy what each rule made of all that was played."""
         return [[trial.end(self._last_us) for trial in trials] for trials in self._trials]
-
-
-def _saved(known: Replica) -> bytes:
-    """What culling alone knows of all that the reactors know."""
-    saved = known.saved()
-    policies = msgspec.structs.replace(
-        saved.policies, current={n: one for n, one in saved.policies.current.items() if n == NAME}
-    )
-    saved = msgspec.structs.replace(
-        saved, own={NAME: known.own[NAME]}, policies=policies, last={reactor.expects: 0}
-    )
-    return msgspec.msgpack.encode(saved)

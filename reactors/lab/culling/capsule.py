@@ -25,9 +25,9 @@ from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import NAME
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import decision_event
+from reactors.lab.culling.trial import Lab
 from reactors.lab.pods import nobody
 from reactors.lab.rules import RULES
-from reactors.lab.trial import Lab
 
 SOURCE = "capsule"
 

@@ -1,0 +1,48 @@
+"""The recorded history of a cluster under another policy of evictions: reads the ledger, changes nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from bus.events.policies import Mode
+from deploy.queries.lab import newest_pod, section_of
+from projections.quota_trees.queries import Select, archived
+from reactors.catalogue import REACTORS
+from reactors.engine.snapshots import at
+from reactors.evictions import NAME
+from reactors.evictions.settings import EvictionPolicy, EvictionSettings
+from reactors.lab.evictions import EvictionTrial, Outcome, outcome
+
+
+class ProposedEvictions(msgspec.Struct, frozen=True):
+    """A policy to be tried. ``mode`` off: nobody would be evicted."""
+
+    mode: Mode
+    evictions: EvictionPolicy
+
+
+def proposed_evictions(path: Path) -> ProposedEvictions:
+    """The policy in a settings file, as `bursar up` would take it. Raises SettingsError naming file and line."""
+    section = section_of(path, NAME, EvictionSettings)
+    policy = section.policy
+    if policy.preemption == "shadow":
+        # It would be recorded alone.
+        policy = policy.model_copy(update={"preemption": "off"})
+    # Shadow mode is how a policy begins; what is asked is what it would do. Nothing is evicted here either.
+    return ProposedEvictions("off" if section.mode == "off" else "shadow", policy)
+
+
+def tried_evictions(
+    select: Select, cluster: str, tried: ProposedEvictions, first: int, last: int, by: Literal["namespace", "team"],
+) -> Outcome:  # fmt: skip
+    """A policy on the history after the event ``first`` up to ``last``."""
+    known = at(select, REACTORS, cluster, first) if first else None
+    earlier = partial(newest_pod, select, cluster, until=first)
+    trial = EvictionTrial(cluster, tried.mode, tried.evictions, earlier, known)
+    for part in archived(select, cluster, trial.reads, after=first, until=last, apart=False):
+        trial.play(part)
+    return outcome(trial.end(), by=by)

@@ -1,0 +1,98 @@
+"""Pods that were evicted on record and run on under trial: until when.
+
+- One with a controller until that has another pod in its place, which then runs as on record; at the latest until the controller is
+  gone.
+- A bare one for as long as half of the pods of its namespace did that have ended by then.
+
+Pure but for its own state.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+
+import msgspec
+
+from bus.clock import parse_stamp
+from bus.errors import TimestampError
+from bus.events.pods import PodState, PodVanished
+from projections.cluster import Pod
+from projections.cluster.rows import ENDED
+from reactors.lab.evictions.span import Span
+
+
+class _Kept(msgspec.Struct):
+    pod: Pod
+    span: Span
+    #: When a bare one ends; None = it has a controller.
+    until_us: int | None
+
+
+class KeptPods:
+    """By uid. They are told of the record, and tell who ends under trial."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._ran: dict[str, list[int]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def keep(self, pod: Pod, span: Span) -> None:
+        """A pod runs on that was evicted on record."""
+        until_us = None
+        if pod.owner is None:
+            ran = self._ran.get(pod.namespace) or self._ran.get("") or [0]
+            until_us = max(pod.started_us + ran[len(ran) // 2], span.from_us)
+        self._kept[pod.uid] = _Kept(pod, span, until_us)
+
+    def ran(self, fact: PodState, at_us: int) -> None:
+        """A pod ended on record, and not by an eviction."""
+        try:
+            began_us = parse_stamp(fact.scheduled or "")
+        except TimestampError:
+            return
+        for name in (fact.namespace, ""):
+            bisect.insort(self._ran.setdefault(name, []), max(at_us - began_us, 0))
+
+    def replaced(self, fact: PodState, at_us: int) -> Iterator[Pod]:
+        """The one in whose place a pod runs on record that was not there before."""
+        if (
+            fact.owner is None
+            or not fact.node
+            or isinstance(fact, PodVanished)
+            or fact.phase in ENDED
+        ):
+            return
+        for uid, one in self._kept.items():
+            owner = one.pod.owner
+            if owner is not None and owner.uid == fact.owner.uid and uid != fact.uid:
+                yield self.end(uid, at_us)
+                return
+
+    def gone_with(self, owner: str, at_us: int) -> list[Pod]:
+        """Those whose controller is gone."""
+        found = [u for u, one in self._kept.items() if one.pod.owner and one.pod.owner.uid == owner]
+        return [self.end(uid, at_us) for uid in found]
+
+    def over(self, at_us: int) -> list[Pod]:
+        """Those that have run as long as others."""
+        found = [
+            (one.until_us, uid)
+            for uid, one in self._kept.items()
+            if one.until_us is not None and one.until_us <= at_us
+        ]
+        return [self.end(uid, until_us) for until_us, uid in sorted(found)]
+
+    def end(self, uid: str, at_us: int) -> Pod:
+        """A pod ends, or is evicted under trial, too."""
+        one = self._kept.pop(uid)
+        one.span.until_us = max(at_us, one.span.from_us)
+        if one.until_us is None:
+            # Its controller would have had it for no longer.
+            one.span.most_us = one.span.until_us
+        return one.pod

@@ -1,0 +1,264 @@
+"""Evictions under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
+
+It decides in shadow: a pod that would have gone counts as gone until its quota has nothing to give back, and then it is there
+again, if it runs on record still. What was evicted on record is left out: those pods run on.
+
+Source: docs/lab.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from bus.envelope import Event
+from bus.errors import EnvelopeError
+from bus.events import VOCABULARY
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Decision, EffectSettled
+from bus.events.pods import PodsListed, PodState, PodVanished
+from bus.events.policies import Mode, PolicyChanged
+from bus.events.vocabulary import Fact, read
+from bus.events.workloads import WorkloadVanished
+from projections.cluster import Pod, covers
+from projections.cluster.rows import ENDED
+from reactors.engine.policies import policy_changed
+from reactors.engine.replica import Replica, decision_event
+from reactors.evictions import NAME
+from reactors.evictions.reactor import reactor
+from reactors.evictions.settings import EvictionPolicy
+from reactors.evictions.state import PREEMPTED, EvictionState
+from reactors.lab.evictions.kept import KeptPods
+from reactors.lab.evictions.span import Span
+from reactors.lab.pods import Earlier, Pods
+from reactors.lab.synthetic import SOURCE, restore, said
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What was made of the history: evictions on record, but for those of a shadow, those of the trial, and times that differ."""
+
+    recorded: tuple[Decision, ...]
+    decided: tuple[Decision, ...]
+    spans: tuple[Span, ...]
+    #: Team of each pod that is named, by uid.
+    teams: dict[str, str]
+
+
+class EvictionTrial:
+    """A replica under trial. ``known``: what the reactors knew before the first event. ``earlier``: how a pod was seen then."""
+
+    def __init__(
+        self, cluster: str, mode: Mode, policy: EvictionPolicy, earlier: Earlier, known: Replica | None = None,
+    ) -> None:  # fmt: skip
+        self._replica = Replica([reactor], cluster)
+        restore(self._replica, known, reactor)
+        state = self._replica.states[NAME]
+        assert isinstance(state, EvictionState)
+        self._view, self._pods, self._kept = state, Pods(earlier), KeptPods()
+        #: What was decided on record and was not undone, by pod.
+        self._evicted: dict[str, Decision] = {}
+        self._recorded: dict[str, Decision] = {}
+        self._decided: list[Decision] = []
+        self._spans: list[Span] = []
+        #: Of pods that are gone under trial and run on record, by uid.
+        self._open: dict[str, Span] = {}
+        #: Of pods that are back under trial, until they end on record.
+        self._back: dict[str, list[Span]] = {}
+        #: Pods that have a node on record.
+        self._seen = {uid for uid, pod in self._replica.cluster_state.pods.items() if pod.node}
+        self._teams: dict[str, str] = {}
+        self._quiet: Event | None = None
+        self._last_us = 0
+        self._begin(mode, policy)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The types of the events that it needs."""
+        return self._replica.reads
+
+    def play(self, events: Iterable[Event]) -> None:
+        """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        for event in events:
+            with suppress(EnvelopeError):
+                fact = read(event, VOCABULARY)
+                self._take(fact, event)
+                self._pods.take(fact, event)
+            self._last_us = max(self._last_us, event.time_us)
+
+    def end(self) -> Played:
+        """What was found, when all was played."""
+        for uid in [*self._kept]:
+            self._kept.end(uid, self._last_us)
+        for span in self._spans:
+            last_us = max(self._last_us, span.from_us)
+            span.until_us = span.until_us or last_us
+            span.least_us, span.most_us = span.least_us or span.until_us, span.most_us or last_us
+        recorded = tuple(self._recorded.values())
+        return Played(recorded, tuple(self._decided), tuple(self._spans), self._teams)
+
+    def _begin(self, mode: Mode, policy: EvictionPolicy) -> None:
+        fact = policy_changed(NAME, mode, policy, author=SOURCE)
+        cluster = self._replica.cluster
+        event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=0)
+        self._replica.take(msgspec.structs.replace(event, sequence=self._replica.sequence))
+
+    def _take(self, fact: Fact, event: Event) -> None:
+        if isinstance(fact, ClockTicked):
+            self._tick(event)
+        elif not self._is_own(fact):
+            self._wake()
+            for seen in self._seen_as(fact, event):
+                self._replica.take(seen)
+
+    # the record
+
+    def _is_own(self, fact: Fact) -> bool:
+        """Whether it is a part of what was evicted on record, which the trial decides anew."""
+        if isinstance(fact, Decision) and fact.reactor == NAME:
+            if not fact.is_shadow:
+                self._recorded[fact.id] = self._evicted[fact.key] = fact
+                self._name(fact.key)
+            return True
+        if isinstance(fact, EffectSettled) and fact.decision in self._recorded:
+            if fact.result != "done":
+                decision = self._recorded.pop(fact.decision)
+                self._evicted.pop(decision.key, None)
+            return True
+        return isinstance(fact, PolicyChanged) and fact.reactor == NAME
+
+    def _seen_as(self, fact: Fact, event: Event) -> Iterator[Event]:
+        """What is seen under trial where ``event`` is on record."""
+        if isinstance(fact, PodState):
+            yield from self._pod(fact, event)
+            return
+        if isinstance(fact, WorkloadVanished):
+            yield from map(_gone(event), self._kept.gone_with(fact.uid, event.time_us))
+        if isinstance(fact, PodsListed):
+            missing = {uid for uid in self._kept if covers(fact, uid)} - set(fact.uids)
+            if missing:
+                uids = tuple(sorted({*fact.uids, *missing}))
+                event = said(msgspec.structs.replace(fact, uids=uids), event.key, event)
+        yield event
+
+    def _pod(self, fact: PodState, event: Event) -> Iterator[Event]:
+        uid, at_us = fact.uid, event.time_us
+        is_over = isinstance(fact, PodVanished) or fact.phase in ENDED
+        evicted = self._evicted.get(uid)
+        if is_over:
+            for span in self._back.pop(uid, ()):
+                span.most_us = max(at_us, span.until_us)
+        if uid in self._open and (is_over or fact.deletion is not None):
+            self._close(uid, at_us)
+        elif (
+            evicted is not None and uid not in self._kept and (is_over or fact.deletion is not None)
+        ):
+            pod = self._view.pod(uid)
+            if pod is not None:
+                from_us = min(evicted.at_us, at_us)
+                self._kept.keep(pod, self._span(pod, evicted, from_us, is_saved=False))
+        if uid in self._kept:
+            return
+        if is_over:
+            self._seen.discard(uid)
+            if evicted is None:
+                self._kept.ran(fact, at_us)
+        elif uid not in self._seen and fact.node:
+            self._seen.add(uid)
+            yield from map(_gone(event), self._kept.replaced(fact, at_us))
+        yield event
+
+    # decisions
+
+    def _wake(self) -> None:
+        """Something happened: ticks that were passed over count up to here."""
+        if self._quiet is not None:
+            tick, self._quiet = self._quiet, None
+            self._replica.take(tick)
+
+    def _tick(self, event: Event) -> None:
+        # Where nothing happened since a tick at which nothing was due, nothing is due.
+        over = self._kept.over(event.time_us)
+        if self._quiet is not None and not over:
+            # A gap between ticks holds everything back.
+            self._replica.interlocks.take(read(event, VOCABULARY), event)
+            self._quiet = event
+            return
+        self._wake()
+        for pod in over:
+            self._replica.take(_gone(event)(pod))
+        self._replica.take(event)
+        self._come_back(event.time_us)
+        drafts = self._replica.decide(event)
+        for decision in drafts:
+            self._evict(decision, event)
+        if not drafts and self._is_quiet(event.time_us):
+            self._quiet = event
+
+    def _is_quiet(self, at_us: int) -> bool:
+        view = self._view
+        if view.spent or view.shadowed or view.yielding or self._replica.withheld:
+            return False
+        return all(one.within_us == at_us for one in view.watches.values())
+
+    def _evict(self, decision: Decision, event: Event) -> None:
+        self._decided.append(decision)
+        made = decision_event(decision, event.cluster)
+        self._replica.take(msgspec.structs.replace(made, sequence=event.sequence))
+        uid, pod = decision.key, self._view.pod(decision.key)
+        if pod is None:
+            return
+        self._name(uid)
+        if uid in self._kept:
+            self._kept.end(uid, event.time_us)
+            self._replica.take(_gone(event)(pod))
+        else:
+            self._open[uid] = self._span(pod, decision, event.time_us, is_saved=True)
+
+    def _come_back(self, at_us: int) -> None:
+        """Whose quota has nothing to give back any more is there again."""
+        for uid, span in [*self._open.items()]:
+            is_preempted = span.decision.reason == PREEMPTED
+            gone = self._view.yielding if is_preempted else self._view.shadowed
+            if uid not in gone:
+                del self._open[uid]
+                span.until_us = max(at_us, span.from_us)
+                self._back.setdefault(uid, []).append(span)
+
+    def _close(self, uid: str, at_us: int) -> None:
+        """A pod ended on record that had gone under trial."""
+        span = self._open.pop(uid)
+        evicted = self._evicted.get(uid)
+        # Two evictions are compared by when they were decided.
+        span.until_us = max(evicted.at_us if evicted is not None else at_us, span.from_us)
+        span.most_us = span.until_us
+
+    def _span(self, pod: Pod, decision: Decision, at_us: int, *, is_saved: bool) -> Span:
+        cpu_milli, gpu_milli = self._pods.amounts(pod.uid)
+        self._name(pod.uid)
+        # Who has a controller may be made again at once.
+        least_us = 0 if is_saved and pod.owner is None else at_us
+        span = Span(
+            pod.uid, pod.namespace, self._teams.get(pod.uid, ""), decision, is_saved, cpu_milli, gpu_milli, at_us, least_us
+        )  # fmt: skip
+        self._spans.append(span)
+        return span
+
+    def _name(self, uid: str) -> None:
+        pod = self._replica.cluster_state.pods.get(uid)
+        if pod is not None:
+            namespace = self._replica.cluster_state.namespaces.get(pod.namespace)
+            self._teams[uid] = pod.team or (namespace.team if namespace is not None else "")
+
+
+def _gone(event: Event) -> Callable[[Pod], Event]:
+    """How a pod is gone at the place of ``event``."""
+
+    def gone(pod: Pod) -> Event:
+        fact = PodVanished(
+            uid=pod.uid, namespace=pod.namespace, name=pod.name, resource_version=f"{pod.version}~"
+        )
+        return said(fact, pod.uid, event)
+
+    return gone

@@ -1,0 +1,39 @@
+"""Events that the lab says, as they would stand in the history; and what one reactor knew at a place of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.vocabulary import Fact, remember
+from reactors.engine.contract import Reactor
+from reactors.engine.replica import Replica, SavedReplica
+
+#: Who says what did not happen.
+SOURCE = "lab"
+
+
+def said(fact: Fact, key: str, event: Event, at_us: int | None = None) -> Event:
+    """``fact`` at the place of ``event``, at its time or another one."""
+    time_us = event.time_us if at_us is None else at_us
+    made = fact.event(cluster=event.cluster, key=key, id=event.id, source=SOURCE, time_us=time_us)
+    made = msgspec.structs.replace(made, sequence=event.sequence)
+    remember(made, fact)
+    return made
+
+
+def restore(replica: Replica, known: Replica | None, reactor: Reactor) -> None:
+    """Let ``replica``, which is new and has this reactor alone, know what it knew in ``known``."""
+    if known is not None:
+        replica.restore(msgspec.msgpack.decode(saved(known, reactor), type=SavedReplica))
+
+
+def saved(known: Replica, reactor: Reactor) -> bytes:
+    """What one reactor alone knows of all that the reactors know, to be restored several times."""
+    found, name = known.saved(), reactor.name
+    current = {one: policy for one, policy in found.policies.current.items() if one == name}
+    found = msgspec.structs.replace(
+        found, own={name: known.own[name]}, policies=msgspec.structs.replace(found.policies, current=current),
+        last={expected: 0 for expected in (reactor.expects, reactor.concludes_as) if expected},
+    )  # fmt: skip
+    return msgspec.msgpack.encode(found)
