@@ -256,6 +256,13 @@ class ObjectStoreError(RetryableError):
     """
 
 
+class TransparencyLogError(RetryableError):
+    """A transparency log does not do what it is asked, or does not prove what it says.
+
+    Anchoring tries again later; a command ends and says so.
+    """
+
+
 class LedgerNewerError(LedgerError):
     """The ledger's schema is newer than this code: upgrade it.
 

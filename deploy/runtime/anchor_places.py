@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from bus.object_store import SCHEME as OBJECTS
 from deploy.errors import SettingsError
 from deploy.settings.load import cluster_access
-from projections.engine.anchors import DailyHeads, Objects, Place
+from projections.engine.anchors import DailyHeads, LoggedHeads, Objects, Place
 
 if TYPE_CHECKING:
     from deploy.settings.shape import Settings
 
 CONFIG_MAPS = "configmap://"
+#: What begins the address of a log, before the URL that it answers at.
+LOG = "rekor+"
 #: What heads in ConfigMaps are kept for where nothing is named.
 PURPOSE = "bursar"
 #: A namespace, and what the names of the ConfigMaps begin with.
@@ -28,13 +30,15 @@ _PLAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,12}[a-z0-9])?")
 
 def is_place(address: str) -> bool:
     """Whether this is the address of a place, and not a file."""
-    return address.startswith((OBJECTS, CONFIG_MAPS))
+    return address.startswith((OBJECTS, CONFIG_MAPS, LOG))
 
 
 def place_of(address: str, settings: Settings) -> Place:
     """The place at ``address``. Raises SettingsError where it is none, or where no cluster is found that it could be in."""
     if address.startswith(OBJECTS):
         return Objects(address)
+    if address.startswith(LOG):
+        return _logged(address.removeprefix(LOG), settings)
     named = _CONFIG_MAPS.fullmatch(address)
     if named is None:
         raise SettingsError(f"{address}: name a place as in configmap://bursar-anchors/bursar")
@@ -47,6 +51,17 @@ def place_of(address: str, settings: Settings) -> Place:
     return DailyHeads(found)
 
 
+def _logged(url: str, settings: Settings) -> Place:
+    key = settings.ledger.anchor_key
+    if key is None and not url.startswith("https://"):
+        raise SettingsError(
+            f"{LOG}{url}: whoever is on the way could answer for the log: name its public key, ledger.anchor_key"
+        )
+    from bus.transparency_log import TransparencyLog
+
+    return LoggedHeads(TransparencyLog(url, key, trust_env=settings.cluster.trust_env))
+
+
 def below(address: str, name: str) -> str:
     """The place of one cluster of a hub; "" where the hub has none.
 
@@ -56,4 +71,7 @@ def below(address: str, name: str) -> str:
         namespace, _, purpose = address.removeprefix(CONFIG_MAPS).partition("/")
         own = name if _PLAIN.fullmatch(name) else sha256(name.encode()).hexdigest()[:12]
         return f"{CONFIG_MAPS}{namespace}/{(purpose or PURPOSE)[:25]}-{own}"
+    if address.startswith(LOG):
+        # A log tells heads by their keys, and each ledger has its own.
+        return address
     return f"{address.rstrip('/')}/{name}" if address else ""

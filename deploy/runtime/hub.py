@@ -121,7 +121,9 @@ def cluster_settings(settings: Settings, name: str) -> Settings:
         # Segments of two histories have the same names.
         own = folder / name if isinstance(folder, Path) else f"{folder.rstrip('/')}/{name}"
         history = history.model_copy(update={"folder": own})
-    ledger = LedgerSettings(anchor=below(settings.ledger.anchor, name))
+    ledger = LedgerSettings(
+        anchor=below(settings.ledger.anchor, name), anchor_key=settings.ledger.anchor_key
+    )
     return settings.model_copy(
         update={"data": data, "ledger": ledger, "cluster": cluster, "history": history}
     )

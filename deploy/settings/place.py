@@ -36,7 +36,7 @@ CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 BUS_FILES = ("credentials", "server", "tls_ca", "tls_cert", "tls_key")
 #: Fields of the parts that are read here, and the names of the others but those of reactors.
 FIELDS = {
-    "ledger": frozenset({"url", "heads_file", "signing_key", "anchor"}),
+    "ledger": frozenset({"url", "heads_file", "signing_key", "anchor", "anchor_key"}),
     "bus": frozenset({"url", "monitor_urls", "replicas", *BUS_FILES}),
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }

@@ -80,11 +80,15 @@ class LedgerSettings(_Part):
     url: SecretStr = SecretStr("")
     #: Where signed heads of the history are also written; best on another disk. None = ``heads.jsonl`` in the data folder.
     heads_file: Path | None = None
-    #: Where the newest signed head is kept: ``s3://BUCKET/PREFIX`` of an S3-compatible store, once an hour; or ``configmap://NAMESPACE``,
-    #: in a ConfigMap of each day (``configmap://NAMESPACE/NAME`` where several ledgers have theirs there). Empty = nowhere.
+    #: Where the newest signed head is kept: ``s3://BUCKET/PREFIX`` of an S3-compatible store, once an hour;
+    #: ``configmap://NAMESPACE``, in a ConfigMap of each day (``configmap://NAMESPACE/NAME`` where several ledgers have theirs
+    #: there); or ``rekor+https://HOST``, a transparency log, once a day. Empty = nowhere.
     anchor: str = Field(
-        "", pattern=r"^(s3://[^/\s]+(/\S*)?|configmap://[a-z0-9-]{1,63}(/[a-z0-9-]{1,40})?)?$"
+        "",
+        pattern=r"^(s3://[^/\s]+(/\S*)?|configmap://[a-z0-9-]{1,63}(/[a-z0-9-]{1,40})?|rekor\+https?://[^/\s]\S*)?$",
     )
+    #: The public key of that log (PEM). None = what it says itself over HTTPS.
+    anchor_key: Path | None = None
     #: The key that signs them, made if missing. None = ``signing.key`` in the data folder.
     signing_key: Path | None = None
 

@@ -1,36 +1,45 @@
-"""ADAPTER: signed heads kept where nobody who can write the ledger takes them back: in a bucket, or in ConfigMaps of a cluster.
+"""ADAPTER: signed heads kept where nobody who can write the ledger takes them back: a bucket, ConfigMaps of a cluster, or a log.
 
 A head is an object of its own and replaces none. Who may write there may put rubbish there; it is named, and hides no head.
 
 - A bucket of an S3-compatible store: where the store locks objects, what was written over or deleted is still a version, and
   is read, too. An object is named by its event and its content, so another head of the same event stands beside it.
 - ConfigMaps: immutable, and made by who may make and delete none. One of each day (UTC), so that a year's are few.
+- A transparency log has of a head its signature and the SHA-256 of what is signed. So it keeps none, but says which heads
+  there were: each must be one that the ledger has.
 
-Source: docs/history.md (the chain); Amazon S3 object lock; Kubernetes, "Immutable ConfigMaps".
+Source: docs/history.md (the chain); Amazon S3 object lock; Kubernetes, "Immutable ConfigMaps"; Sigstore, Rekor.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
-from bus.clock import Clock, SystemClock, format_stamp
+from bus.clock import SECOND_US, Clock, SystemClock, format_stamp
 from bus.errors import BursarError, LedgerError
 from bus.object_store import Bucket, bucket_of
-from projections.engine.heads import LONGEST_LINE, Head, line_of, read_line
+from projections.engine.heads import LONGEST_LINE, Head, line_of, read_line, said_by
 from projections.engine.store import Store
 from projections.engine.tables import heads
 
 if TYPE_CHECKING:
     from bus.kube.client.config_maps import ConfigMaps
+    from bus.transparency_log import TransparencyLog
 
 _NAME = re.compile(r"head-\d{12,}-[0-9a-f]{16}\.json")
 #: Objects that are read at a time.
 AT_ONCE = 8
+DAY_US = 86_400 * SECOND_US
+
+
+#: Heads, and why others are none.
+Kept: TypeAlias = tuple[list[Head], list[str]]
 
 
 class Place(Protocol):
@@ -39,8 +48,11 @@ class Place(Protocol):
     def keep(self, head: Head) -> None:
         """Keep a head. Raises BursarError with why that cannot be."""
 
-    def kept(self) -> list[tuple[str, bytes]]:
-        """Whatever is named as a head there: where it is, and its line. Raises BursarError."""
+    def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
+        """The heads there, and what is wrong with what is named as one. Raises BursarError.
+
+        ``known``: the ledger's own heads. ``keys``: by whom they must be signed, beside these.
+        """
 
 
 class Objects:
@@ -55,12 +67,12 @@ class Objects:
         name = f"head-{head.sequence:012d}-{sha256(line).hexdigest()[:16]}.json"
         bucket_of(self._address).put(name, line)
 
-    def kept(self) -> list[tuple[str, bytes]]:
+    def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
         """See :class:`Place`. Also what was written over or deleted since, and is there as a version."""
         bucket = bucket_of(self._address)
         places = [place for place in bucket.versions() if _NAME.fullmatch(place[0])]
         with ThreadPoolExecutor(AT_ONCE) as readers:
-            return [*readers.map(lambda place: _read(bucket, *place), places)]
+            return _lines(readers.map(lambda place: _read(bucket, *place), places))
 
 
 def _read(bucket: Bucket, name: str, version: str | None) -> tuple[str, bytes]:
@@ -89,10 +101,39 @@ class DailyHeads:
                 config_map=self._found.named(name),
             )
 
-    def kept(self) -> list[tuple[str, bytes]]:
+    def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
         """See :class:`Place`."""
         found = self._found.all()
-        return [(f"ConfigMap {name}", text.encode()) for name, text in sorted(found.items())]
+        return _lines((f"ConfigMap {name}", text.encode()) for name, text in sorted(found.items()))
+
+
+class LoggedHeads:
+    """Entries of a transparency log, one of each day and one of each start."""
+
+    def __init__(self, log: TransparencyLog, clock: Clock | None = None) -> None:
+        self._log, self._clock = log, clock or SystemClock()
+        self._next_us = 0
+
+    def keep(self, head: Head) -> None:
+        """See :class:`Place`."""
+        now_us = self._clock.now_us()
+        if now_us >= self._next_us:
+            self._log.add(said_by(head), head.signature, head.public_key)
+            self._next_us = now_us + DAY_US
+
+    def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
+        """See :class:`Place`. A head that the log has and the ledger has not is one that somebody took out of the ledger."""
+        ours = {(one.public_key, one.signature): one for one in known}
+        kept, wrong = [], []
+        for key in sorted({one.public_key for one in known}.union(keys)):
+            for entry in self._log.witnessed(key):
+                head = ours.get((key, entry.signature))
+                if head is not None and sha256(said_by(head)).hexdigest() == entry.digest:
+                    kept.append(head)
+                else:
+                    taken = format_stamp(entry.taken_s * SECOND_US)
+                    wrong.append(f"entry {entry.index} of the log, of {taken}, is of a head that this ledger has not")  # fmt: skip
+        return kept, wrong
 
 
 class Anchor:
@@ -115,12 +156,16 @@ class Anchor:
         return head
 
 
-def kept_at(place: Place) -> tuple[list[Head], list[str]]:
-    """Every head that is kept there, and what is named as one and is none. Raises LedgerError with why they cannot be read."""
+def kept_at(place: Place, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
+    """See :meth:`Place.kept`. Raises LedgerError with why they cannot be read."""
     try:
-        found = place.kept()
+        return place.kept(known, keys)
     except BursarError as error:
         raise LedgerError(f"the heads kept elsewhere cannot be read: {error}") from None
+
+
+def _lines(found: Iterable[tuple[str, bytes]]) -> Kept:
+    """Lines that are named as heads, each with where it is."""
     kept, wrong = [], []
     for where, line in found:
         try:

@@ -143,7 +143,7 @@ def verify_head(head: Head, keys: Collection[bytes] = ()) -> bool:
     """Whether the head is signed by one of ``keys``, or by the key it names itself where none is given."""
     if keys and head.public_key not in keys:
         return False
-    return is_signed(head.public_key, head.signature, _said(head.sequence, head.chain))
+    return is_signed(head.public_key, head.signature, said_by(head))
 
 
 def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:
@@ -218,6 +218,11 @@ def read_line(line: bytes) -> Head:
     read = _line.decode(line)
     texts = (read.chain, read.signature, read.public_key)
     return Head(read.sequence, *(bytes.fromhex(text) for text in texts))
+
+
+def said_by(head: Head) -> bytes:
+    """What the signature of a head is of."""
+    return _said(head.sequence, head.chain)
 
 
 def _said(sequence: int, chain: bytes) -> bytes:

@@ -103,7 +103,7 @@ def verify(
     found = _Findings()
     with snapshot(store) as connection:
         inside = [Head(*map(_plain, row)) for row in connection.execute(_HEADS)]
-        outside = _outside(heads_file, found)
+        outside = _outside(heads_file, found, inside, keys)
         told = [*inside, *_outside(own_file, found), *outside]
         first = inside[0].public_key if inside else b""
         accepted = keys or ({first} if first else ())
@@ -189,11 +189,16 @@ def _witnesses(
     return values
 
 
-def _outside(heads_file: Path | Place | None, found: _Findings) -> list[Head]:
+def _outside(
+    heads_file: Path | Place | None,
+    found: _Findings,
+    known: Sequence[Head] = (),
+    keys: Collection[bytes] = (),
+) -> list[Head]:
     if heads_file is None:
         return []
     if not isinstance(heads_file, Path):
-        kept, wrong = kept_at(heads_file)
+        kept, wrong = kept_at(heads_file, known, keys)
         for reason in wrong:
             found.add("head", 0, reason)
         return kept

@@ -15,7 +15,7 @@ ADAPTERS = {
     "kubernetes": ("bus.kube.client",),
     "sqlite3": (),
     "psycopg": (),
-    "httpx": ("bus.notify",),
+    "httpx": ("bus.notify", "bus.transparency_log"),
     "httptools": (
         "bus.kube.client.connections",
         "bus.notebooks.prober",

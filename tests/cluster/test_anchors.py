@@ -121,7 +121,7 @@ def test_a_head_is_kept_for_each_day_and_rubbish_is_named_and_hides_none(
     for day in range(510):
         place(account, LATER_US + day * DAY_US).keep(head)
     place(account, LATER_US + DAY_US // 2).keep(head)
-    kept_there, wrong = kept_at(place(plane.kubeconfig))
+    kept_there, wrong = kept_at(place(plane.kubeconfig), (), ())
     assert (len(kept_there), wrong) == (511, [])
 
     body = {

@@ -201,17 +201,22 @@ def commands():
     )
 
 
+POLICIES = {
+    "two-hours.yaml": "culling: {policy: {idle_seconds: 7200}}",
+    "more.yaml": 'quotas: {vision: {limits.cpu: "200"}}',
+    "shares.yaml": "evictions: {policy: {monitor_all_quotas: true}}",
+    "packed.yaml": "scheduling: {policy: {profiles: [{fields: {NodeResourcesFit: {strategy: MostAllocated}}}]}}",
+}
+
+
 @pytest.mark.parametrize("line", commands())
 def test_every_command_of_the_readme_answers_with_something(line, data, tmp_path, capsys):
     arguments = re.findall(r'"([^"]+)"|(\S+)', line)
     words = [quoted or plain for quoted, plain in arguments]
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("culling: {policy: {idle_seconds: 7200}}\n")
-    limits = tmp_path / "more.yaml"
-    limits.write_text('quotas: {vision: {limits.cpu: "200"}}\n')
-    names = {
-        "more.yaml": limits, "NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept", "two-hours.yaml": policy,
-    }  # fmt: skip
+    names = {"NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept"}
+    for name, text in POLICIES.items():
+        names[name] = tmp_path / name
+        names[name].write_text(text)
     code = bursar(*(names.get(word, word) for word in words), "--data", data)
     out, err = capsys.readouterr()
 

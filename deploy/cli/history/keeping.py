@@ -124,7 +124,7 @@ def verify(
         str | None,
         typer.Option(
             "--heads",
-            metavar="FILE|s3://…|configmap://…",
+            metavar="FILE|s3://…|configmap://…|rekor+https://…",
             help="A copy of heads.jsonl, kept elsewhere, or the place of `ledger.anchor`.",
         ),
     ] = None,
@@ -155,6 +155,7 @@ def verify(
     bursar verify --heads /mnt/elsewhere/heads.jsonl
     bursar verify --heads s3://anchors/c1
     bursar verify --heads configmap://bursar-anchors
+    bursar verify --heads rekor+https://rekor.example.org --key 9a41…
     bursar verify --key 9a41…
     bursar verify --decisions
     """
