@@ -98,8 +98,9 @@ class Lives:
     def _pod(self, fact: PodState, at_us: int) -> None:
         life = self.of.get(fact.uid)
         if life is None:
-            if isinstance(fact, PodVanished) or fact.uid in self._placed:
+            if isinstance(fact, PodVanished):
                 self._placed.discard(fact.uid)
+            if isinstance(fact, PodVanished) or fact.uid in self._placed:
                 return
             life = self._arrived(fact, at_us)
             if life is None:

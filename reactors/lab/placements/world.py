@@ -70,6 +70,10 @@ class World:
     def seen(self, fact: Fact, event: Event) -> Iterator[Event]:
         """What is seen under trial where ``event`` is on record."""
         if isinstance(fact, PodsListed):
+            present = set(fact.uids)
+            for uid in [one for one in self._waiting if covers(fact, one) and one not in present]:
+                if self._is_over(uid, event.time_us):
+                    yield from self._end(uid, event)
             yield self._listed(fact, event)
         elif not isinstance(fact, PodState) or fact.uid not in self._lives.of:
             yield event
@@ -169,6 +173,11 @@ class World:
         if not changed:
             return None
         return msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(said, **changed), order="sorted"))  # fmt: skip
+
+    def _is_over(self, uid: str, at_us: int) -> bool:
+        """Whether a pod that waits is over on record by a moment, and so here, too."""
+        life = self._here[uid].life
+        return 0 < life.ended_us <= at_us and self._gives_up(life)
 
     def _gives_up(self, life: Life) -> bool:
         """Whether a pod that is over on record goes although it waits under trial."""

@@ -189,6 +189,18 @@ def test_a_complete_list_ends_who_is_not_in_it_and_brings_nobody_back(is_there):
     assert found[2][1:3] == (("", None) if is_there else ("n1", 131))
 
 
+def test_who_waits_and_is_not_in_a_complete_list_is_gone():
+    history = History().node("n1", "4").placed("a", 5, 5, "n1", cpu="4").gone("a", 500, "n1")
+    history.placed("b", 10, 11, "n9", cpu="1").pod("c", 20, cpu="1")
+    (listed,) = pods_listed(("a",), at=120)
+    history.say(listed).ticks(700)
+    assert stays(history, policy()) == [
+        ("a", "n1", 5, 500),
+        ("b", "", None, 120),
+        ("c", "", None, 120),
+    ]
+
+
 def test_from_an_event_on_it_knows_what_was_known_there():
     jobs = [Job(f"p{n}", 10 + 20 * n, 3, runs=100) for n in range(12)]
     record = World({"n1": (6, 0), "n2": (8, 0)}, jobs, policy()).run(600)
