@@ -78,9 +78,9 @@ async def reached(
     position: Callable[[], int],
     goal: int,
     what: str,
-    told: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Return when ``position`` is at ``goal`` or beyond. ``told`` hears of every look.
+    """Return when ``position`` is at ``goal`` or beyond. ``progress`` hears of every look.
 
     Raises StalledError, naming ``what``, where the position stays the same for a minute: a long way is no reason, a
     standstill is. A moment in which this process was stopped counts for a second.
@@ -88,16 +88,16 @@ async def reached(
     loop = asyncio.get_running_loop()
     last, looked, still = position(), loop.time(), 0.0
     while (at := position()) < goal:
-        if told is not None:
-            told(at)
+        if progress is not None:
+            progress(at)
         now = loop.time()
         still = still + min(now - looked, 1.0) if at == last else 0.0
         if still > STALL_SECONDS:
             raise StalledError(waited_for=what, goal=goal, at=at, seconds=int(still))
         last, looked = at, now
         await asyncio.sleep(LOOK_SECONDS)
-    if told is not None:
-        told(position())
+    if progress is not None:
+        progress(position())
 
 
 @asynccontextmanager

@@ -83,7 +83,7 @@ class CardSupply:
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
         """Nothing is asked before."""
 
-    def take(self, event: Event, fact: Fact) -> None:
+    def apply(self, event: Event, fact: Fact) -> None:
         """Take a complete list of slices."""
         if not isinstance(fact, ObjectsListed) or fact.kind != slices.KIND:
             return

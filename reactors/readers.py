@@ -67,7 +67,7 @@ class Readers(Part):
         self.lines = QueueState(self.view)
         #: Fed by who keeps the journals true.
         self.raises = Raises()
-        for take in (self.view.take, self.decisions.take, self.lines.take):
+        for take in (self.view.apply, self.decisions.apply, self.lines.apply):
             self.journals.listen(take)
         self.journals.listen(partial(_counting, self.journals, self.lines))
 
@@ -93,7 +93,7 @@ class Readers(Part):
         types = [fact.wire_type for fact in (self.reads if facts is None else facts)]
         after = self.sequence
         for events in archived(select, self.cluster, types, after=after, until=until, apart=False):
-            self.journals.take(events)
+            self.journals.apply(events)
         self.journals.sequence = max(self.sequence, until)
 
 

@@ -95,7 +95,7 @@ class Scenario(History):
         runner = runner or self.runner
         while runner.replica.sequence < (await self.transport.head()).last_sequence:
             for event in self.transport.events[runner.replica.sequence :]:
-                await runner.take(event)
+                await runner.apply(event)
             await runner.conclude()
 
     async def say(self, *events):

@@ -40,8 +40,8 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
             newest = live_checkpoint(connection).sequence
             sequence = sequence_at(connection, at, option)
             moment = times.stamp(_second(connection, sequence))
-        with bar("rebuilding") as told:
-            path = past_rows(MODEL, made, _folder(place.data), sequence, progress=told)
+        with bar("rebuilding") as progress:
+            path = past_rows(MODEL, made, _folder(place.data), sequence, progress=progress)
     finally:
         made.dispose()
     say(f"as it was after event {sequence:,} of {newest:,}, {moment}")

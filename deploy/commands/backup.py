@@ -99,7 +99,7 @@ class Restored(msgspec.Struct):
     heads: int
 
 
-def backup(settings: Settings, place: Place, *, with_key: bool, told: Progress, warned: Warned) -> Kept:  # fmt: skip
+def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progress, warned: Warned) -> Kept:  # fmt: skip
     """Add to ``place`` what it lacks of the archive, also while the ledger is written.
 
     ``warned`` is told in words what could not be read of the heads. Raises AbsentLedgerError, SettingsError where it holds
@@ -123,7 +123,7 @@ def backup(settings: Settings, place: Place, *, with_key: bool, told: Progress, 
         )  # fmt: skip
         for part in _cut(archived(connection, begun + 1, newest.sequence, BATCH)):
             found = msgspec.structs.replace(found, parts=(*found.parts, _write(place, found, part)))
-            told(part[-1].sequence, newest.sequence)
+            progress(part[-1].sequence, newest.sequence)
         if (found.sequence, found.chain) != (newest.sequence, newest.chain):
             raise LedgerError("the archive is not what its chain says: see `bursar verify`")
         if content:
@@ -143,7 +143,7 @@ def backup(settings: Settings, place: Place, *, with_key: bool, told: Progress, 
     return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
 
 
-def restore(settings: Settings, place: Place, at: int | None, *, told: Progress, warned: Warned) -> Restored:  # fmt: skip
+def restore(settings: Settings, place: Place, at: int | None, *, progress: Progress, warned: Warned) -> Restored:  # fmt: skip
     """Make the ledger of the settings from a backup, up to the event ``at``, by default the last. Goes on where it was broken off.
 
     ``warned`` is told in words which heads are left out. Raises SettingsError where a file of the backup is missing or damaged, or
@@ -165,7 +165,7 @@ def restore(settings: Settings, place: Place, at: int | None, *, told: Progress,
             begun = Checkpoint(MODEL.version, found.stream, found.stream_created_us, found.incarnation)  # fmt: skip
         witnessed = [one.sequence for one in candidates]
         with seldom_collecting():
-            ended, chains = _fold(store, begun, found, place, until, witnessed, told)
+            ended, chains = _fold(store, begun, found, place, until, witnessed, progress)
         accepted = accepted_heads(candidates, chains, key, warned)
         keep_heads(settings, store, accepted)
     if key and not settings.signing_key.exists():
@@ -249,7 +249,7 @@ def _write(place: Place, found: Manifest, part: list[Event]) -> Part:
 
 def _fold(
     store: Store, checkpoint: Checkpoint, found: Manifest, place: Place, until: int, witnessed: list[int],
-    told: Progress,
+    progress: Progress,
 ) -> tuple[Checkpoint, dict[int, bytes]]:  # fmt: skip
     """Fold the events after ``checkpoint``, up to ``until``; what is there already must be their beginning.
 
@@ -278,7 +278,7 @@ def _fold(
             batch = part[start : start + BATCH]
             checkpoint = store.commit(batch, folds.fold(batch), checkpoint)
             folds.settle()
-            told(checkpoint.sequence, until)
+            progress(checkpoint.sequence, until)
     if checkpoint.sequence != until:
         raise SettingsError(
             f"the ledger holds {checkpoint.sequence:,} events, which is more than was asked for: "

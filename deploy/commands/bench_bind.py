@@ -210,7 +210,7 @@ def framework_of(scene: Scene, policy: Name) -> Framework:
     profile = Profile("openb", plugins, takes_first=policy != "Random")
     state = ClusterState()
     for fact, event in nodes_of(scene.nodes):
-        state.take(fact, event)
+        state.apply(fact, event)
     return Framework(profile, Columns(state))
 
 

@@ -23,7 +23,9 @@ from projections.engine.recover import Progress, Recovery, recover
 from projections.engine.store import Store
 
 
-async def recovered(settings: Settings, store: Store, *, renews: bool, told: Progress) -> Recovery:
+async def recovered(
+    settings: Settings, store: Store, *, renews: bool, progress: Progress
+) -> Recovery:
     """Bring stream and ledger together. Raises HistoryDivergedError where the stream must be made anew and may not."""
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(bus(settings))
@@ -38,7 +40,7 @@ async def recovered(settings: Settings, store: Store, *, renews: bool, told: Pro
 
         may_renew = renews and opened.started
         found = await recover(
-            MODEL, store, opened.transport, renew if may_renew else None, progress=told
+            MODEL, store, opened.transport, renew if may_renew else None, progress=progress
         )
     async with bus(settings) as again:
         await again.transport.publish([_said(settings.cluster.name, found)])

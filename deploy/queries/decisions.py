@@ -63,7 +63,7 @@ def rederived(select: Select) -> AllRederived:
     for cluster in with_decisions:
         comparison = Comparison(select, REACTORS, cluster, transport, clock, is_beside=True)
         # One reading serves both, and one replica.
-        history = partial(_history, select, cluster, see=comparison.take)
+        history = partial(_history, select, cluster, see=comparison.apply)
         decided = _history(select, cluster, types)
         reactors.append(rederive(history, REACTORS, cluster, decided, comparison.known))
         kept.append(comparison.end())

@@ -45,10 +45,10 @@ def tried_placements(
         begin.time_us if begin is not None else 0, [(one.namespace, one.name) for one in claims]
     )
     for event in opening:
-        lives.take(PodObserved.read(event), event)
+        lives.apply(PodObserved.read(event), event)
     types = [fact.wire_type for fact in Lives.reads]
     for event, fact in facts(archived(select, cluster, types, after=first, until=last)):
-        lives.take(fact, event)
+        lives.apply(fact, event)
     if not lives.of:
         raise SettingsError(f"no pod came in the events {first + 1:,} to {last:,}")
     lives.last_us = max(lives.last_us, end.time_us)

@@ -165,7 +165,7 @@ def _journals(select: Select, cluster: str, tried: Limits, last: int) -> Journal
     types = [fact.wire_type for fact in (READS if waits else JOURNAL)]
     for part in archived(select, cluster, types, until=last, apart=False):
         for event in part:
-            journals.take(event)
+            journals.apply(event)
     return journals
 
 

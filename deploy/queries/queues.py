@@ -53,7 +53,7 @@ class _Archive:
         for part in archived(select, self.view.cluster, types, after=after, apart=False):
             for event in part:
                 before(event)
-                self.journals.take([event])
+                self.journals.apply([event])
 
     def outlooks(self, now_us: int) -> dict[str, list[Outlook]]:
         """Everybody who waits, by quota."""
@@ -94,7 +94,7 @@ def explanations(
         for grant in node.grants.values()
     }
     explanation = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids, names)
-    archive.journals.listen(explanation.take)
+    archive.journals.listen(explanation.apply)
     archive.read(select, explanation.before)
     every = (one for line in archive.outlooks(now_us).values() for one in line)
     return explanation.turns, [one for one in every if one.waiting.uid in uids]

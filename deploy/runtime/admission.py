@@ -177,7 +177,7 @@ async def _recording(
         cluster, clock, admission.journals.tree,
         instance=platform.node(), is_shadow=mode == "shadow",
     )  # fmt: skip
-    admission.journals.listen(recorder.take)
+    admission.journals.listen(recorder.apply)
     async with beside(recorder.run()):
         yield
 

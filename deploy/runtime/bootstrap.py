@@ -148,7 +148,9 @@ class OwnLedgerWriter:
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._lock = lock
         self._sealing, self._anchoring = Sealing(settings, store), Anchoring(settings, store)
-        self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
+        self._runner = Runner(
+            store, Folder(MODEL, store), transport, committed=self._heads.committed
+        )
 
     async def run(self) -> None:
         """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises, and LostLockError."""
@@ -220,10 +222,12 @@ def keeper(
 
 
 async def reach(
-    keeper: LedgerWriter, sequence: int, told: Callable[[int], None] | None = None
+    keeper: LedgerWriter, sequence: int, progress: Callable[[int], None] | None = None
 ) -> None:
     """Return when the ledger holds the event ``sequence``. Raises StalledError where it does not move for a minute."""
-    await reached(lambda: keeper.sequence, sequence, f"the ledger, written by {keeper.name}", told)
+    await reached(
+        lambda: keeper.sequence, sequence, f"the ledger, written by {keeper.name}", progress
+    )
 
 
 # the process

@@ -53,7 +53,7 @@ class Taken(msgspec.Struct):
 
 
 #: Told as it goes: events read, and the ledger's sequence.
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 def saying(
@@ -78,7 +78,7 @@ def saying(
     return child(work)
 
 
-async def take_in(settings: Settings, said: Child, told: Told) -> Taken:
+async def take_in(settings: Settings, said: Child, progress: Progress) -> Taken:
     """Let events be published (:func:`saying`) and return when the ledger holds them all. Saying them again is harmless.
 
     Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what the reading of the
@@ -91,10 +91,10 @@ async def take_in(settings: Settings, said: Child, told: Told) -> Taken:
             async with beside(keeping.run()):
                 await reach(keeping, (await opened.transport.head()).last_sequence)
                 async for taken in said.told():
-                    told(taken.events, keeping.sequence)
+                    progress(taken.events, keeping.sequence)
 
                 def show(sequence: int) -> None:
-                    told(taken.events, sequence)
+                    progress(taken.events, sequence)
 
                 taken.sequence = (await opened.transport.head()).last_sequence
                 await reach(keeping, taken.sequence, show)

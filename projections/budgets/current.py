@@ -62,7 +62,7 @@ class CurrentBudgets:
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
         """All that is needed is in memory."""
 
-    def take(self, event: Event, fact: Fact) -> None:
+    def apply(self, event: Event, fact: Fact) -> None:
         """Begin the periods that the moment of ``event``, an observation, is in, where none of its cluster was later."""
         if event.time_us <= self._moments_us[event.cluster]:
             return

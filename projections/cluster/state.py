@@ -188,7 +188,7 @@ class ClusterState(Part):
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. Raises EnvelopeError for a pod whose resources are none; then nothing was changed."""
         self._changes.clear()
         self._folded = event

@@ -87,13 +87,13 @@ def sorted_rows(
     )
 
 
-def digest(model: Model, store: Store, told: Callable[[str], None] | None = None) -> str:
-    """SHA-256 over all rows of a model, hexadecimal: equal for equal figures on any database. ``told`` hears each table's name."""
+def digest(model: Model, store: Store, progress: Callable[[str], None] | None = None) -> str:
+    """SHA-256 over all rows of a model, hexadecimal: equal for equal figures on any database. ``progress``: each table's name."""
     hashed = hashlib.sha256()
     with snapshot(store) as connection:
         for table in model.tables:
-            if told is not None:
-                told(table.name)
+            if progress is not None:
+                progress(table.name)
             hashed.update(f"{table.name}\n".encode())
             for rows in sorted_rows(connection, table, sequence=False):
                 hashed.update(_encoder.encode_lines(rows))

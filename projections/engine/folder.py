@@ -36,7 +36,7 @@ class Folder:
         self.model = model
         self._rows = Rows(model.projections, reader)
         self._projections: dict[type[Fact], list[Projection]] = defaultdict(list)
-        self._takers: dict[type[Fact], list[Derived]] = defaultdict(list)
+        self._appliers: dict[type[Fact], list[Derived]] = defaultdict(list)
         self._followers: dict[str, list[Derived]] = {p.name: [] for p in model.projections}
         self._derived: list[Derived] = []
         self._restatements = self._sums()
@@ -48,7 +48,7 @@ class Folder:
             derived = derivation.begin(self._rows, partial(self._restate, derivation.name))
             self._derived.append(derived)
             for fact in derivation.facts:
-                self._takers[fact].append(derived)
+                self._appliers[fact].append(derived)
             for projection in derivation.follows:
                 self._followers[projection.name].append(derived)
 
@@ -59,10 +59,10 @@ class Folder:
 
     def fold(self, events: Sequence[Event]) -> Changes:
         """Fold a whole batch."""
-        self.take(events)
+        self.apply(events)
         return self.changes()
 
-    def take(self, events: Sequence[Event]) -> None:
+    def apply(self, events: Sequence[Event]) -> None:
         """Fold the next events of a batch. A poison event is parked and changes no row; the rest goes on.
 
         Raises DamagedSegmentError and SegmentPlaceError where a fold asks for an earlier event that cannot be read. Then the
@@ -115,8 +115,8 @@ class Folder:
         return touched
 
     def _fold(self, event: Event, fact: Fact, touches: list[Touch]) -> None:
-        for derived in self._takers.get(type(fact), ()):
-            derived.take(event, fact)
+        for derived in self._appliers.get(type(fact), ()):
+            derived.apply(event, fact)
         for projection, key, part in touches:
             before = self._rows.get(projection, key)
             after = projection.fold(before, part, event)

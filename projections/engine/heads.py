@@ -92,7 +92,7 @@ class Signer:
 class HeadKeeper:
     """Signs the ledger's head now and then, and writes it to the table and, where one is given, to a file.
 
-    :meth:`told` is made to be the runner's ``told``: it costs nothing for most batches.
+    :meth:`committed` is made to be the runner's ``committed``: it costs nothing for most batches.
     """
 
     def __init__(self, store: Store, signer: Signer, file: Path | None = None) -> None:
@@ -111,7 +111,7 @@ class HeadKeeper:
         first = sa.select(heads.c.public_key).order_by(heads.c.sequence).limit(1)
         return next((bytes(row[0]) for row in self._store.select(first)), b"")
 
-    def told(self, checkpoint: Checkpoint) -> None:
+    def committed(self, checkpoint: Checkpoint) -> None:
         """Sign if enough came since the last head."""
         if (
             checkpoint.sequence - self._sequence >= EVERY_EVENTS

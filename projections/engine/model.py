@@ -3,7 +3,7 @@
 A *derivation* keeps rows that follow from several others. Its contract is what it **opens** (rows that it needs in
 memory before the first event), **takes** (facts of its own), **follows** (changed rows of projections) and **changes**
 (rows of its own tables, and through them sums). Inside a batch the order is: :meth:`Derived.begin` once for each part, then for
-each event first :meth:`Derived.take`, then the folds of the projections, and for each row that changed :meth:`Derived.check` by
+each event first :meth:`Derived.apply`, then the folds of the projections, and for each row that changed :meth:`Derived.check` by
 all derivations before any :meth:`Derived.follow`.
 
 One model is a value: ``projections.catalogue.MODEL``. A test may make another one.
@@ -39,7 +39,7 @@ class Derived(Protocol):
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
         """A part of a batch comes. Read, in few questions, what its facts will ask for."""
 
-    def take(self, event: Event, fact: Fact) -> None:
+    def apply(self, event: Event, fact: Fact) -> None:
         """Take a fact of the types that are declared. What it raises parks the event."""
 
     def check(self, row: Any) -> None:

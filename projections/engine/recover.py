@@ -95,10 +95,10 @@ async def recover(
     Safe to repeat. ``progress`` hears (step, done, total) with the steps ``compare``, ``take``, ``publish``. Raises
     HistoryDivergedError when the stream must be made anew and ``renew`` is None, or when someone still writes.
     """
-    told = progress or _silent
+    progress = progress or _silent
     checkpoint = store.checkpoint(model.version)
     head = await transport.head()
-    found = await _compare(store, transport, head, checkpoint.sequence, told)
+    found = await _compare(store, transport, head, checkpoint.sequence, progress)
     common, taken, altered, published = found.common, 0, 0, 0
     # What follows the archive in its own stream is no loss: the runner will read it, unless there is a hole.
     is_other = bool(found.beyond) or bool(found.holes) or head.first_sequence != 1
@@ -120,11 +120,11 @@ async def recover(
                 head,
                 unknown,
                 checkpoint,
-                told,
+                progress,
             )
             transport = await renew(head.last_sequence)
             common = 0
-        published = await _publish(store, transport, common, checkpoint.sequence, told)
+        published = await _publish(store, transport, common, checkpoint.sequence, progress)
     checkpoint = await _bind(store, transport, checkpoint)
     return Recovery(
         found.common if not is_other else 0, taken, altered, published, checkpoint.incarnation,
@@ -144,7 +144,7 @@ class _Compared(msgspec.Struct):
 
 
 async def _compare(
-    store: Store, transport: Transport, head: Head, last: int, told: Progress
+    store: Store, transport: Transport, head: Head, last: int, progress: Progress
 ) -> _Compared:
     """The stream beside the archive of ``last`` events. A healthy rest behind the archive is only counted, as it may be long."""
     found = _Compared()
@@ -154,7 +154,7 @@ async def _compare(
     async for event in _read(transport, head):
         _count_holes(found, place, event.sequence, last)
         place = event.sequence
-        told("compare", place, head.last_sequence)
+        progress("compare", place, head.last_sequence)
         if is_common and found.common == last:
             rest += 1
             continue
@@ -202,7 +202,7 @@ async def _take(
     head: Head,
     unknown: set[str],
     checkpoint: Checkpoint,
-    told: Progress,
+    progress: Progress,
 ) -> tuple[Checkpoint, int]:
     """Fold and archive what the archive lacks, behind its end, in the stream's order."""
     folder.open()
@@ -224,14 +224,14 @@ async def _take(
             part.append(msgspec.structs.replace(event, sequence=place))
             if len(part) == WINDOW:
                 checkpoint = write()
-                told("take", total - len(wanted), total)
+                progress("take", total - len(wanted), total)
         checkpoint = write()
-        told("take", total, total)
+        progress("take", total, total)
     return checkpoint, total
 
 
 async def _publish(
-    store: Store, transport: Transport, common: int, last: int, told: Progress
+    store: Store, transport: Transport, common: int, last: int, progress: Progress
 ) -> int:
     """Publish the archive after ``common`` again; every event comes back at its own sequence."""
     place = common
@@ -255,7 +255,7 @@ async def _publish(
         if places != [event.sequence for event in window]:
             raise HistoryDivergedError("the stream gave other sequences", after=place)
         place, link_before = window[-1].sequence, links[-1]
-        told("publish", place - common, last - common)
+        progress("publish", place - common, last - common)
     return last - common
 
 

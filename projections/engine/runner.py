@@ -45,7 +45,7 @@ PACE_SECONDS = 0.1
 GATHER_SECONDS = 3.0
 STILL_SECONDS = 0.3
 
-Told = Callable[[Checkpoint], None]
+Committed = Callable[[Checkpoint], None]
 
 
 class Arrived:
@@ -92,7 +92,7 @@ class Arrived:
 
 
 class Runner:
-    """Keeps one ledger at the end of one history. ``told`` is called on the writer thread after each batch.
+    """Keeps one ledger at the end of one history. ``committed`` is called on the writer thread after each batch.
 
     ``batch`` events are read at once, and about ``batches`` of these at most are stored in one transaction.
     """
@@ -105,13 +105,13 @@ class Runner:
         *,
         batch: int = 1000,
         batches: int = BATCHES,
-        told: Told | None = None,
+        committed: Committed | None = None,
     ) -> None:
         self._store = store
         self._transport = transport
         self._folder = folder
         self._batch, self._batches = batch, batches
-        self._told = told
+        self._committed = committed
         self._parked: deque[int] = deque(maxlen=WATCHED)
         self._writer = ThreadPoolExecutor(1, "ledger-writer")
         #: What the writer thread does now, or did last.
@@ -238,7 +238,7 @@ class Runner:
         self.checkpoint = msgspec.structs.replace(self.checkpoint, version=self._model.version)
 
     def _fold(self, events: list[Event]) -> None:
-        self._folder.take(events)
+        self._folder.apply(events)
         self._folded += events
 
     def _store_folded(self) -> None:
@@ -249,8 +249,8 @@ class Runner:
         crashpoint("runner.after_fold")
         self.checkpoint = self._store.commit(events, changes, self.checkpoint)
         self._folder.settle()
-        if self._told is not None:
-            self._told(self.checkpoint)
+        if self._committed is not None:
+            self._committed(self.checkpoint)
         self._watch(events, changes)
 
     def _watch(self, events: list[Event], changes: Changes) -> None:

@@ -119,7 +119,7 @@ class PodRuns:
         self._claimed.begin(facts)
         self._pods.load(uids)
 
-    def take(self, event: Event, fact: Fact) -> None:
+    def apply(self, event: Event, fact: Fact) -> None:
         """Take an observation of a pod, a complete list, or a beat of the source of pods."""
         if isinstance(fact, PodState):
             self._pod(event, fact)

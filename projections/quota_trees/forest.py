@@ -102,7 +102,7 @@ class QuotaTrees(Forest):
     #: The facts that change them.
     reads: ClassVar[tuple[type[Fact], ...]] = (*entries, ClockTicked)
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. What is no next entry is passed over, and what follows it in its group, as every reader does."""
         if isinstance(fact, ClockTicked):
             for tree in self.trees.values():

@@ -109,7 +109,7 @@ class Tree(Part):
         if node is None:
             return
         before = node.grants.get(fact.uid)
-        self.refused.take(fact, before.charge if before else {}, time_us)
+        self.refused.apply(fact, before.charge if before else {}, time_us)
         if fact.verdict == "refused":
             return
         self.elastic.met(fact.kind, fact.namespace, fact.name)

@@ -75,7 +75,7 @@ class Refused(Part):
     def __len__(self) -> int:
         return len(self._found)
 
-    def take(self, fact: AdmissionDecided, held: Mapping[str, int], time_us: int) -> None:
+    def apply(self, fact: AdmissionDecided, held: Mapping[str, int], time_us: int) -> None:
         """One more answer; ``held`` is what the quota holds for the object already."""
         self.elapse(time_us)
         name = (fact.kind, fact.namespace, fact.name)

@@ -37,7 +37,7 @@ class Decisions(Part):
         self.counts: Counter[tuple[str, str]] = Counter()
         self._cluster = cluster
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """See one event of the history."""
         if event.type == AdmissionDecided.wire_type and event.cluster == self._cluster:
             said = AdmissionDecided.read(event)

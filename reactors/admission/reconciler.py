@@ -85,9 +85,9 @@ class Reconciler:
         self._first = FirstCharges(journals, view, clock, self._unsettled, self._raises)
         #: By holder: what keeps its own charge until the holder's is raised for it.
         self._behind: dict[str, set[str]] = {}
-        journals.listen(self.take)
+        journals.listen(self.apply)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """See one event of the history."""
         if event.defect or event.cluster != self._view.cluster:
             return

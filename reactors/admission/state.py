@@ -123,7 +123,7 @@ class AdmissionState(Part):
         super().restore(saved)
         self.has_new_capacity = True
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Fold one event; those of other kinds and clusters change nothing."""
         if event.type not in self._types or event.cluster != self.cluster or event.defect:
             return
@@ -131,7 +131,7 @@ class AdmissionState(Part):
             return
         fact = read(event, VOCABULARY)
         if self._folds:
-            self.state.take(fact, event)
+            self.state.apply(fact, event)
         for change in self.state.changes(event):
             self.follow(change, is_list=isinstance(fact, PodsListed))
         if isinstance(fact, PodsListed):

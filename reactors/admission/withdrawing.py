@@ -53,7 +53,7 @@ class Withdrawals:
         self._refused: dict[str, _Asked] = {}
         self._due: deque[_Asked] = deque()
         self._woken = asyncio.Event()
-        journals.listen(self.take)
+        journals.listen(self.apply)
 
     def __len__(self) -> int:
         """Requests that were refused without a decision and not seen since."""
@@ -79,7 +79,7 @@ class Withdrawals:
             self._refused[request] = asked
             _bound(self._refused)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """See one event of the history."""
         if event.type != AdmissionDecided.wire_type:
             return

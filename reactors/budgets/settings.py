@@ -15,6 +15,6 @@ class BudgetSettings(WarnSettings):
         """Budgets have no mode: they are kept wherever quotas are."""
         return None
 
-    def told(self, mode: Mode) -> str:
+    def announcement(self, mode: Mode) -> str:
         """Nothing: what is done of budgets is said with admission."""
         return ""

@@ -72,7 +72,7 @@ class BudgetState(Part):
         #: By id of the event: judgements that nobody was told of.
         self.untold: dict[str, tuple[Event, BudgetJudged]] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
         if isinstance(fact, BudgetJudged):
             self._judged(fact)

@@ -86,7 +86,7 @@ class CullingSettings(WarnSettings):
         }
         return self.mode if found.culler_started else "off", self.policy.model_copy(update=limits)
 
-    def told(self, mode: Mode) -> str:
+    def announcement(self, mode: Mode) -> str:
         """What ``bursar up`` says of culling when it starts: what it does to notebooks, and how that is changed."""
         return {
             "off": "off: no notebook is asked",

@@ -118,7 +118,7 @@ class CullingState(Part):
         #: What Kubeflow's culler knows.
         self.books = CullerPasses()
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
         for change in self.state.changes(event):
             self._changed(change)

@@ -146,7 +146,7 @@ class Recorder:
         self._due = asyncio.Event()
         self._all, self._each = Buckets(ALL), Buckets(EACH)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """See one event of the history; writes nothing."""
         if event.type != AdmissionDecided.wire_type or event.defect:
             return

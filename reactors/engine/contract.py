@@ -105,7 +105,7 @@ class State(Protocol):
     #: The facts that change it, or bases of them. It is given no others, and a process reads no others for it.
     reads: ClassVar[tuple[type[Fact], ...]]
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event of this cluster, which the cluster's state took before; own decisions come once each, from the
         moment they are made. Total and pure but for the state itself.
         """

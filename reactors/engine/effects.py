@@ -37,7 +37,7 @@ class Effects(Part):
     def __init__(self) -> None:
         self.outstanding: dict[str, Decision] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. An outcome without a decision changes nothing."""
         if isinstance(fact, Decision):
             if not fact.is_shadow:

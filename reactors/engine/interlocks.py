@@ -89,7 +89,7 @@ class Interlocks(Part):
         self._lists: dict[str, dict[str, _List]] = {}
         self._recent: list[Decision] = []
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. A decision counts from the moment it is made."""
         at_us = event.time_us
         if isinstance(fact, PodObserved):

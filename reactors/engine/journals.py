@@ -101,10 +101,10 @@ class Journals(Forest):
     async def follow(self, then: Callable[[], None] = lambda: None) -> None:
         """Read the history after what is known, for ever. ``then`` is called between two events now and then."""
         async for events in self._transport.read(after=self.sequence, linger_seconds=0.0):
-            self.take(events)
+            self.apply(events)
             then()
 
-    def take(self, events: Sequence[Event]) -> None:
+    def apply(self, events: Sequence[Event]) -> None:
         """Take in the next events of the history."""
         for event in events:
             try:

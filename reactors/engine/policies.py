@@ -59,7 +59,7 @@ class Policies(Part):
         self._types = types
         self._current: dict[str, Current] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. A policy that this program cannot read leaves its reactor without one, and raises EnvelopeError:
         going on by the old one would be what nobody wants any more.
         """

@@ -67,7 +67,7 @@ class Replica(Part):
     name: ClassVar[str] = "reactors"
     Saved = SavedReplica
     derived = frozenset(
-        {"cluster", "reactors", "states", "withheld", "_ahead", "_triggers", "_takers"}
+        {"cluster", "reactors", "states", "withheld", "_ahead", "_triggers", "_appliers"}
     )
 
     def __init__(self, reactors: Sequence[Reactor], cluster: str) -> None:
@@ -99,16 +99,16 @@ class Replica(Part):
             if (those := [one for one in reactors if fact in one.triggers])
         }
         #: By wire type: who takes such a fact, in this order.
-        self._takers = {
+        self._appliers = {
             name: takers
             for name, fact in VOCABULARY.items()
-            if (takers := self._takers_of(fact)) or name in self._triggers
+            if (takers := self._appliers_of(fact)) or name in self._triggers
         }
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The types of the events that change it, as its parts declare them. Nothing else needs to be read for it."""
-        return tuple(self._takers)
+        return tuple(self._appliers)
 
     @property
     def version(self) -> str:
@@ -135,10 +135,10 @@ class Replica(Part):
         for name, state in self.states.items():
             state.restore(msgspec.msgpack.decode(saved.own[name], type=state.Saved))
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Fold the next event. Raises EnvelopeError for one that cannot be read, UnsupportedVersionError for newer ones."""
         self.sequence = event.sequence
-        if event.cluster != self.cluster or event.type not in self._takers:
+        if event.cluster != self.cluster or event.type not in self._appliers:
             return
         if event.id in self._ahead:
             self._ahead.discard(event.id)
@@ -250,7 +250,7 @@ class Replica(Part):
 
     def _fold(self, fact: Fact, event: Event) -> None:
         self._stored(event)
-        for take in self._takers[event.type]:
+        for take in self._appliers[event.type]:
             take(fact, event)
 
     def _stored(self, event: Event) -> None:
@@ -258,7 +258,7 @@ class Replica(Part):
             if event.sequence > known and fnmatchcase(event.type, pattern):
                 self.last[pattern] = event.sequence
 
-    def _takers_of(self, fact: type[Fact]) -> tuple[Callable[[Fact, Event], None], ...]:
+    def _appliers_of(self, fact: type[Fact]) -> tuple[Callable[[Fact, Event], None], ...]:
         # A policy that cannot be read raises, so it comes last.
         parts: tuple[State, ...] = (
             self.interlocks,
@@ -266,11 +266,11 @@ class Replica(Part):
             *self.states.values(),
             self.policies,
         )
-        found = [part.take for part in parts if issubclass(fact, part.reads)]
+        found = [part.apply for part in parts if issubclass(fact, part.reads)]
         # The others read what the cluster and the quotas are like after the event.
         shared: tuple[ClusterState | QuotaTrees, ...] = (self.cluster_state, self.quota_trees)
         if found:
-            found[:0] = [part.take for part in shared if issubclass(fact, part.reads)]
+            found[:0] = [part.apply for part in shared if issubclass(fact, part.reads)]
         return tuple(found)
 
 

@@ -102,17 +102,17 @@ class Runner:
         self._past = (await self._transport.head()).last_sequence
         async for events in self._transport.read(after=self.replica.sequence, linger_seconds=0.0):
             for event in events:
-                await self.take(event)
+                await self.apply(event)
             self._moves.wake()
             await self.conclude()
             if self._snapshots is not None:
                 self._snapshots.offer()
 
-    async def take(self, event: Event) -> None:
+    async def apply(self, event: Event) -> None:
         """Take in the next event; on a fresh trigger, decide and publish."""
         self._newest_us = event.time_us
         try:
-            self.replica.take(event)
+            self.replica.apply(event)
         except EnvelopeError as error:
             # The ledger parks it, too; a newer version than ours is raised, and stops this process.
             self.parked += 1

@@ -50,7 +50,7 @@ class ReactorSettings(Protocol):
         ``environment``: where another program's variables count, too.
         """
 
-    def told(self, mode: Mode) -> str:
+    def announcement(self, mode: Mode) -> str:
         """What ``bursar up`` says when it starts: what is done in ``mode``, and how that is changed; "" = nothing."""
 
 

@@ -107,7 +107,7 @@ def at(
     for events in archived(select, cluster, replica.reads, after=after, until=until, apart=False):
         for event in events:
             try:
-                replica.take(event)
+                replica.apply(event)
             except EnvelopeError:
                 # As live readers do: the ledger counts what is parked.
                 continue

@@ -64,14 +64,14 @@ def rederive(
         if decision is not None:
             recorded.setdefault(decision.trigger, []).append((event, decision))
         else:
-            concluded.take(event)
+            concluded.apply(event)
     replica = Replica(reactors, cluster)
     versions = {reactor.name: reactor.version for reactor in reactors}
     same, passed_over, found = 0, 0, list[Mismatch]()
     for event in history():
         known(replica, event.sequence)
         try:
-            replica.take(event)
+            replica.apply(event)
         except EnvelopeError:
             # As live readers do: the ledger counts what is parked.
             continue
@@ -106,7 +106,7 @@ class _Concluded:
         self._recorded: dict[int, list[tuple[Event, int]]] = {}
         self._found: list[Mismatch] = []
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """The next event of the history."""
         if event.type not in self._versions:
             return

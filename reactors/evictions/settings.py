@@ -38,7 +38,7 @@ class EvictionSettings(BaseModel):
         """Mode and policy as they are set."""
         return self.mode, self.policy
 
-    def told(self, mode: Mode) -> str:
+    def announcement(self, mode: Mode) -> str:
         """What ``bursar up`` says of evictions when it starts: what becomes of pods that a quota must give back."""
         return {
             "off": "off: no quota gives pods back",

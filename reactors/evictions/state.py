@@ -111,14 +111,14 @@ class EvictionState(Part):
         #: (reason, result): how many.
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
         self.seen.cluster = event.cluster
-        self.seen.take(event)
+        self.seen.apply(event)
         # Nobody works these off here.
         self.seen.unmark()
         for one in entries(event):
-            self.lines.take(one)
+            self.lines.apply(one)
         for change in self._state.changes(event):
             if change.kind == POD:
                 self._pod(change)

@@ -72,7 +72,7 @@ class JobsSettings(BaseModel):
             return self.mode, self.policy.model_copy(update={"rules": "bursar"})
         return self.mode, self.policy
 
-    def told(self, mode: Mode) -> str:
+    def announcement(self, mode: Mode) -> str:
         """What ``bursar up`` says of training jobs when it starts; "" where nobody asked for it."""
         if mode == "on":
             whose = (

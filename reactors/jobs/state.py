@@ -119,7 +119,7 @@ class JobsState(Part):
         super().restore(saved)
         self.orphans = Orphans(self.state.pods.values())
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
         self.touched = set()
         for change in self.state.changes(event):

@@ -25,7 +25,7 @@ class Pods:
         self._earlier = earlier
         self._known: dict[str, PodObserved | None] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event of the record."""
         if isinstance(fact, PodObserved):
             if fact.deletion is None and fact.phase == "Running":

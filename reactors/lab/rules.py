@@ -36,7 +36,7 @@ class Sittings:
         self._active_us: dict[str, int] = {}
         self._sorted: dict[str, list[int]] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event of the record."""
         if isinstance(fact, NotebookSampled):
             found = activity.fold(None, fact, event).active

@@ -93,7 +93,7 @@ class WaitExplanation:
         if event.type == QueueOrdered.wire_type and event.key in self._uids:
             self._place = self.place(event.key)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Fold one event."""
         if event.defect or event.cluster != self._view.cluster:
             return

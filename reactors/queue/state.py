@@ -112,7 +112,7 @@ class QueueState(Part):
         """The one that it follows."""
         return self._view.cluster
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Fold one event."""
         if event.defect or event.cluster != self._view.cluster:
             return

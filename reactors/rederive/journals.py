@@ -58,10 +58,10 @@ def rederive(history: History, *, cluster: str, transport: Transport, clock: Clo
     for look, batch in groupby(_journal(history, cluster), key=_look):
         if look is None:
             for event, fact in batch:
-                walk.take(event, fact)
+                walk.apply(event, fact)
         else:
             said = [(event, fact) for event, fact in batch if fact is not None]
-            walk.releases.take(walk.tree(look.tree), look, said)
+            walk.releases.apply(walk.tree(look.tree), look, said)
     return walk.end()
 
 
@@ -72,7 +72,7 @@ class _Tally:
         self._same = 0
         self._found: list[Difference] = []
 
-    def take(self, event: Event, fact: Fact, should: Fact | None, id: str) -> bool:
+    def compare(self, event: Event, fact: Fact, should: Fact | None, id: str) -> bool:
         """Whether an entry is what it should be, under the id that it should have."""
         is_same = should is not None and _encode(should) == _encode(fact) and event.id == id
         if is_same:
@@ -104,7 +104,7 @@ class _Walk:
         journal.store()
         return journal.tree
 
-    def take(self, event: Event, fact: Fact | None) -> None:
+    def apply(self, event: Event, fact: Fact | None) -> None:
         """The next entry that no queue decided; None: it cannot be read."""
         if event.type == MALFORMED:
             self._malformed.add(event.sequence)
@@ -125,12 +125,12 @@ class _Walk:
         draft = journal.draft(fact.based_on)
         if is_review:
             should: Fact | None = reviews.decided_again(draft, fact, event.time_us)
-            is_same = self._reviews.take(event, fact, should, reviews.id_of(event, fact))
+            is_same = self._reviews.compare(event, fact, should, reviews.id_of(event, fact))
         else:
             should = observed.made_again(draft, fact)
-            is_same = self._observed.take(event, fact, should, observed.id_of(event, fact))
+            is_same = self._observed.compare(event, fact, should, observed.id_of(event, fact))
         if is_same:
-            self._premises.take(event, fact)
+            self._premises.apply(event, fact)
         journal.add(event, fact)
 
     def end(self) -> Rederived:
@@ -205,7 +205,7 @@ class _Premises:
         self._late: list[tuple[int, int, Event, Fact]] = []
         self._untrue: list[Difference] = []
 
-    def take(self, event: Event, fact: Fact) -> None:
+    def apply(self, event: Event, fact: Fact) -> None:
         """An entry that follows, if it is true what it says that was read."""
         basis = observed.evidence_of(fact)
         if basis is None:

@@ -31,7 +31,7 @@ class Reader:
         """Read on up to ``sequence``."""
         self.sequence = sequence
         while self._next is not None and self._next.sequence <= sequence:
-            self._journals.take([self._next])
+            self._journals.apply([self._next])
             # Nobody works these off here.
             self.view.unmark()
             self._next = next(self._events, None)

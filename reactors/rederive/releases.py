@@ -69,7 +69,7 @@ class Releases:
         self._same = 0
         self._found: list[Difference] = []
 
-    def take(self, tree: Tree, look: Look, said: Sequence[Entry]) -> None:
+    def apply(self, tree: Tree, look: Look, said: Sequence[Entry]) -> None:
         """The decisions of the next look, on its tree as its journal is before them."""
         reader = self._reader_at(look.based_on)
         for _, fact in said:

@@ -73,10 +73,10 @@ class Comparison:
         #: The events behind it say nothing of the snapshots.
         self.until = max(self._replica.sequence, self._readers.sequence)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """The next event of the history, from the first one on."""
         if event.sequence <= self._readers.sequence:
-            self._read.journals.take([event])
+            self._read.journals.apply([event])
             # Nobody works these off here.
             self._read.view.unmark()
         if not self._is_beside:
@@ -106,7 +106,7 @@ class Comparison:
         if event.sequence <= self._replica.sequence:
             with suppress(EnvelopeError):
                 # As live readers do: the ledger counts what is parked.
-                self._folded.take(event)
+                self._folded.apply(event)
 
     def _fold_all(self) -> None:
         at, cluster = self._replica.sequence, self._folded.cluster
@@ -129,7 +129,7 @@ def compared(
     if comparison.until:
         for part in archived(select, cluster, None, until=comparison.until, apart=False):
             for event in part:
-                comparison.take(event)
+                comparison.apply(event)
     return comparison.end()
 
 

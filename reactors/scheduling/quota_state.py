@@ -98,10 +98,10 @@ class QuotaState:
         self.seen.restore(saved)
         self.seen.unmark()
 
-    def take(self, fact: Fact, event: Event) -> Moved:
+    def apply(self, fact: Fact, event: Event) -> Moved:
         """Fold one event; gives what may follow from it."""
         for one in entries(event):
-            self.seen.take(one)
+            self.seen.apply(one)
         is_tick, is_entry = isinstance(fact, ClockTicked), isinstance(fact, QuotaTrees.entries)
         if is_tick:
             self.seen.coverage.expire(event.time_us)

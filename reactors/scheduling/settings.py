@@ -122,7 +122,7 @@ class SchedulingSettings(BaseModel):
         """Mode and policy as they are set."""
         return self.mode, self.policy
 
-    def told(self, mode: Mode) -> str:
+    def announcement(self, mode: Mode) -> str:
         """What ``bursar up`` says of the scheduler when it starts; "" where nobody asked for it."""
         return {
             "off": "",

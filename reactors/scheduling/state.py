@@ -115,7 +115,7 @@ class SchedulingState(Part):
         #: Cards that decisions gave to pods before scheduling was switched off.
         self.dealt: dict[str, Dealt] = {}
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. A pass by a policy that does not hold any more changes nothing."""
         if isinstance(fact, Evict):
             # Who decides it knows it before it is read, so that it moves nothing and no pass depends on it.
@@ -125,7 +125,7 @@ class SchedulingState(Part):
         if self.quotas is None and isinstance(fact, QuotaTrees.entries):
             return
         self.sequence, self.at_us = event.sequence, event.time_us
-        moved = self.quotas.take(fact, event) if self.quotas is not None else None
+        moved = self.quotas.apply(fact, event) if self.quotas is not None else None
         if isinstance(fact, PolicyChanged):
             if fact.reactor == NAME:
                 self._go_by(fact, event.cluster)

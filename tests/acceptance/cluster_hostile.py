@@ -247,7 +247,7 @@ class HostileStorm(ClusterStorm):
         record, charged, at = Record(self.rules, self.unasked), {}, excess.write.at
         for write in self.writes:
             if write.version <= excess.write.version:
-                record.take(write)
+                record.apply(write)
         for told, quota, uid, amounts, _ in self.charges:
             if told <= at and quota == excess.quota:
                 charged[uid] = amounts

@@ -95,7 +95,7 @@ class Record:
         #: The same before the last write, of the quotas that it touched.
         self.before = {}
 
-    def take(self, write):
+    def apply(self, write):
         """Fold one write; gives the uids of all whose weight or place it may have changed."""
         metadata = write.object["metadata"]
         uid = metadata["uid"]
@@ -259,7 +259,7 @@ def excesses(writes, quotas, hard, unasked=frozenset()):
             room[parent].subtract(limits)
     record, found = Record(quotas, unasked), []
     for write in writes:
-        record.take(write)
+        record.apply(write)
         for name, before in record.before.items():
             for key, limit in room[name].items():
                 live = record.used[name][key]
@@ -297,7 +297,7 @@ class Lags:
         """Take a write of the record."""
         known = self._record.items.get(write.object["metadata"]["uid"], Item("", ""))
         asked = known.own
-        touched = self._record.take(write)
+        touched = self._record.apply(write)
         if write.kind != "Pod" and any(n > 0 for n in minus(asked, known.own)):
             for uid in touched:
                 self._begin(uid, write.at)

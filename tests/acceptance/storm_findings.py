@@ -50,7 +50,7 @@ class Sweep:
         self._used = defaultdict(Counter)
         self._numbers = Counter()
 
-    def take(self, event):
+    def apply(self, event):
         self.findings.events += 1
         fact = _JOURNAL.get(event.type)
         if fact is None:
@@ -115,7 +115,7 @@ async def swept(storm):
     sweep, trees = Sweep(), {}
     async for batch in storm.door.read(after=0, live=False):
         for event in (one for whole in batch for one in entries(whole)):
-            sweep.take(event)
+            sweep.apply(event)
             if (fact := _JOURNAL.get(event.type)) and not storm.plan.careless:
                 tree = trees.setdefault(event.key, Tree(event.key))
                 tree.apply(fact.read(event), event.sequence, event.time_us)

@@ -53,7 +53,7 @@ def told(*made):
 def read(*made):
     record = Record(QUOTAS)
     for write in told(*made):
-        record.take(write)
+        record.apply(write)
     return record
 
 

@@ -65,10 +65,10 @@ async def up(folder):
     """Follow to the end and stop. Gives what admission and the reactors know, and from where the bus was read."""
     transport, store = Transport(), Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
     signer = Signer(folder / "key")
-    told = HeadKeeper(store, signer).told
+    committed = HeadKeeper(store, signer).committed
     async with AsyncExitStack() as stack:
         stack.callback(store.close)
-        runner = Runner(store, Folder(MODEL, store), transport, told=told)
+        runner = Runner(store, Folder(MODEL, store), transport, committed=committed)
         await stack.enter_async_context(beside(runner.run()))
         admission = await stack.enter_async_context(
             following(

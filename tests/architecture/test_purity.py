@@ -69,7 +69,7 @@ def registered():
     for reactor in reactors():
         for part in ("decide", "managed", "overtaken"):
             found.append((f"{part} of {reactor.name}", getattr(reactor, part)))
-        found.append((f"state of {reactor.name}", reactor.state.take))
+        found.append((f"state of {reactor.name}", reactor.state.apply))
     return found
 
 

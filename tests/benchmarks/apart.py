@@ -64,7 +64,7 @@ async def _follow(order: Order) -> None:
     def told(checkpoint: Checkpoint) -> None:
         print(checkpoint.sequence, time.time_ns() // 1000, flush=True)
 
-    running = asyncio.create_task(Runner(store, Folder(MODEL, store), door, told=told).run())
+    running = asyncio.create_task(Runner(store, Folder(MODEL, store), door, committed=told).run())
     print("ready", flush=True)
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)

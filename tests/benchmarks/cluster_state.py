@@ -144,9 +144,9 @@ def folded(cluster: Cluster, state: ClusterState | None, replica: Replica | None
     began = time.process_time()
     for event in events:
         if state is not None:
-            state.take(read(event, VOCABULARY), event)
+            state.apply(read(event, VOCABULARY), event)
         if replica is not None:
-            replica.take(event)
+            replica.apply(event)
     return (time.process_time() - began) * 1e6 / FOLDED
 
 
@@ -156,13 +156,13 @@ def several(args: argparse.Namespace, states: int) -> tuple[float, float]:
     before = resident()
     for event in cluster.events():
         for state in made:
-            state.take(read(event, VOCABULARY), event)
+            state.apply(read(event, VOCABULARY), event)
     taken = (resident() - before) / MIB
     events = [cluster.pod(number % args.pods, is_bound=True) for number in range(FOLDED)]
     began = time.process_time()
     for event in events:
         for state in made:
-            state.take(read(event, VOCABULARY), event)
+            state.apply(read(event, VOCABULARY), event)
     return taken, (time.process_time() - began) * 1e6 / FOLDED
 
 
@@ -185,14 +185,14 @@ def run(args: argparse.Namespace) -> Report:
     cluster, state = Cluster(args), ClusterState()
     before = resident()
     for event in cluster.events():
-        state.take(read(event, VOCABULARY), event)
+        state.apply(read(event, VOCABULARY), event)
     taken = (resident() - before) / MIB
     rounds = range(args.rounds)
     lookups = [looked_up(state, cluster) for _ in rounds]
     plain = [folded(cluster, state, None) for _ in rounds]
     replica = Replica(REACTORS, "c")
     for event in cluster.events():
-        replica.take(event)
+        replica.apply(event)
     whole = [folded(cluster, None, replica) for _ in rounds]
     goals = [
         measure.verdict("memory, MiB", [taken], "<=", 400),

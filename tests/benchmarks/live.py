@@ -91,7 +91,7 @@ class Follower:
             self.reflectors = [Reflector(s, cluster, door, SystemClock()) for s in sources]
             tasks = [asyncio.create_task(one.run()) for one in self.reflectors]
             if ledger and not is_apart:
-                runner = Runner(self.store, Folder(MODEL, self.store), door, told=self._told)
+                runner = Runner(self.store, Folder(MODEL, self.store), door, committed=self._told)
                 tasks.append(asyncio.create_task(runner.run()))
             try:
                 yield

@@ -110,7 +110,7 @@ class Run:
 
     def _taken(self, event: Event) -> Event:
         event = msgspec.structs.replace(event, sequence=self.replica.sequence + 1)
-        self.replica.take(event)
+        self.replica.apply(event)
         return event
 
     def _policy(self) -> Event:

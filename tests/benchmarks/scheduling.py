@@ -74,7 +74,7 @@ def cluster(nodes: int, **offered: str) -> ClusterState:
     """All of them in the state of a cluster."""
     state = ClusterState()
     for fact, event in observed(nodes, **offered):
-        state.take(fact, event)
+        state.apply(fact, event)
     return state
 
 
@@ -87,7 +87,7 @@ def with_devices(nodes: int) -> ClusterState:
     devices = (*gpus, *nics)
     for name in list(state.nodes):
         fact = NodeDevicesObserved(uid=f"d-{name}", name=name, resource_version="1", devices=devices)  # fmt: skip
-        state.take(fact, fact.event(cluster="c", key=name, id="", source="", time_us=0))
+        state.apply(fact, fact.event(cluster="c", key=name, id="", source="", time_us=0))
     return state
 
 
@@ -96,7 +96,7 @@ def appeared(nodes: int) -> float:
     state = ClusterState()
     columns, spent = Columns(state), 0.0
     for fact, event in observed(nodes):
-        state.take(fact, event)
+        state.apply(fact, event)
         began = time.process_time()
         columns.follow(state.changes(event))
         spent += time.process_time() - began

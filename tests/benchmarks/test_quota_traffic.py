@@ -21,7 +21,7 @@ def month():
 def tried(events, **quotas):
     journals = Journals(Readers(None, None, cluster=synthetic.CLUSTER, source="lab"))
     for event in events:
-        journals.take(event)
+        journals.apply(event)
     return played(journals.of, quotas, 0, until_us=events[-1].time_us)
 
 

@@ -165,7 +165,7 @@ def demand(events):
     """Milli-cards of each template, and of each claim that is not generated, by what the state of the cluster says."""
     state = ClusterState()
     for event in events:
-        state.take(read(event, VOCABULARY), event)
+        state.apply(read(event, VOCABULARY), event)
     asks = {
         f"template {one.namespace}/{one.name}": state.claiming.asked(
             Ask({f"{CLAIM_TEMPLATE}{one.name}": 1}), one.namespace

@@ -218,7 +218,7 @@ def _sequence(given, expected):
     parents_hold_pods = gates.pop("parents_hold_pods", False)
     world = _World(Gates(**gates), parents_hold_pods=parents_hold_pods)
 
-    assert expected["results"] == [world.take(dict(step)) for step in given["steps"]]
+    assert expected["results"] == [world.apply(dict(step)) for step in given["steps"]]
 
 
 class _World:
@@ -228,7 +228,7 @@ class _World:
         self.parents_hold_pods = parents_hold_pods
         self.gates, self.topology, self.pods = gates, Topology(), {}
 
-    def take(self, step):
+    def apply(self, step):
         refusal = getattr(self, step.pop("op"))(**step)
         return refusal is None
 

@@ -98,7 +98,7 @@ async def test_a_spent_budget_is_an_event_that_kubectl_describe_shows(installed,
     )  # fmt: skip
     id = f"budget.judged/{name}"
     event = fact.event(cluster="c1", key=name, id=id, source="keeper", time_us=now_us)
-    state.take(fact, event)
+    state.apply(fact, event)
     await notices.round({name: uid})
     shown = installed.kubectl("describe", "bgrq", name)
 

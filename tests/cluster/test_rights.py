@@ -238,7 +238,7 @@ async def keep_reservations(plane, cluster):
     found = plane.api.request("GET", f"{RESERVATIONS}/web")
     state = ClusterState()
     seen = RESERVATION_SOURCE.translate(record(found), LabelPolicy())
-    state.take(read(seen, VOCABULARY), seen)
+    state.apply(read(seen, VOCABULARY), seen)
     row = state.reservations[uid]
     seen = (row.phase, row.node, row.allocatable)
     status = reservation_rules.expired(ReservationStatus(row.phase, row.node, row.allocatable))

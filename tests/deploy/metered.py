@@ -62,7 +62,7 @@ class Ledger(History):
             connection.execute(checkpoints.update().values(version=version))
         known = len(self.transport.events)
         for event in self.transport.events[process._replica.sequence :] if hears else ():
-            process._replica.take(event)
+            process._replica.apply(event)
         await process.round()
         process._store.close()
         said = [BudgetJudged.read(event) for event in self.transport.events[known:]]

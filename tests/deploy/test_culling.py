@@ -236,8 +236,8 @@ def test_culling_is_in_shadow_mode_by_default():
     ],
 )
 def test_bursar_up_says_what_it_does_to_notebooks(mode, words):
-    assert CullingSettings().told(mode).startswith(f"{mode}: ")
-    assert words in CullingSettings().told(mode)
+    assert CullingSettings().announcement(mode).startswith(f"{mode}: ")
+    assert words in CullingSettings().announcement(mode)
 
 
 @pytest.mark.parametrize("url", ["", "host/path", "ftp://host/", "https://"])

@@ -123,8 +123,8 @@ def test_evictions_are_in_shadow_mode_by_default():
     [("off", "no quota gives"), ("shadow", "no pod is touched"), ("on", "pods are evicted")],
 )
 def test_bursar_up_says_what_becomes_of_pods(mode, words):
-    assert EvictionSettings().told(mode).startswith(f"{mode}: ")
-    assert words in EvictionSettings().told(mode)
+    assert EvictionSettings().announcement(mode).startswith(f"{mode}: ")
+    assert words in EvictionSettings().announcement(mode)
 
 
 def test_whom_room_was_made_for_is_told(capsys, tmp_path):

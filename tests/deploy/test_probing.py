@@ -78,8 +78,8 @@ def prober(cluster, *events, transport=None, **more):
 
 def see(view, event):
     fact = type_of(event).read(event)
-    view.state.take(fact, event)
-    view.take(fact, event)
+    view.state.apply(fact, event)
+    view.apply(fact, event)
 
 
 def type_of(event):

@@ -37,7 +37,7 @@ def after(events, folder):
     events = sequenced(events)
     replica = Replica(REACTORS, "default")
     for event in events:
-        replica.take(event)
+        replica.apply(event)
     store = ledger(f"sqlite:///{folder / 'ledger.db'}")
     fill(store, events, batch=len(events))
     return replica.cluster_state, store

@@ -228,7 +228,7 @@ def test_a_story_from_a_snapshot_is_the_one_from_the_beginning(data):
     readers = readers_of([], cluster="c1")
     kept = []
     for event in history:
-        readers.journals.take([event])
+        readers.journals.apply([event])
         kept.append((event.sequence, msgspec.msgpack.encode(readers.saved())))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "NEWEST", len(kept))

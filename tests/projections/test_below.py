@@ -41,7 +41,7 @@ def test_controllers_of_one_batch_ask_the_stored_rows_once():
     folder = Folder(MODEL, store)
     folder.open()
     with counted(store) as queries:
-        folder.take(events[9:])
+        folder.apply(events[9:])
 
     # One for the workloads below any of them, one for the pods.
     assert 2 == len(queries)

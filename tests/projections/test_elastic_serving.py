@@ -163,7 +163,7 @@ def test_the_ledger_and_admission_charge_the_same_quota_at_the_end(objects, labe
     pods = [pod(f"p-{namespace}", namespace, labels) for namespace in NAMESPACES]
     view = AdmissionState(f.CLUSTER)
     for event in events:
-        view.take(event)
+        view.apply(event)
     ledger = {uid: quota for uid, _, _, quota in spent(*pods, *events)}
 
     for namespace in NAMESPACES:

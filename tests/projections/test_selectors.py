@@ -166,7 +166,7 @@ def test_the_ledger_and_admission_charge_the_same_quota_at_the_end(events, named
     pods = [pod(f"p-{place}", named, namespace=place) for place in PLACES]
     view = AdmissionState(f.CLUSTER)
     for event in events:
-        view.take(event)
+        view.apply(event)
     ledger = {uid: quota for uid, _, _, quota in spent([*pods, *events])}
 
     for place in PLACES:

@@ -291,7 +291,7 @@ async def test_a_loser_whose_reader_is_behind_says_so(memory):
     """What was decided on an old view is never answered."""
     async with office(memory) as one:
         blind = Office(Line(memory))
-        blind.journals.take([memory.events[0]])
+        blind.journals.apply([memory.events[0]])
         await one.ask("v", 15)
 
         with pytest.raises(BusUnavailableError):

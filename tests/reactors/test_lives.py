@@ -171,7 +171,7 @@ def test_a_late_observation_moves_no_pod_to_its_former_owner():
         f.pod_observed("p", 4, at=2, owner=owner),
         f.pod_observed("p", 3, at=3, owner=former),
     ):
-        view.take(event)
+        view.apply(event)
 
     assert not view.coverage.lives.node("former").pods
     assert view.coverage.lives.node("owner").pods["limits.cpu"] == 1000

@@ -46,9 +46,9 @@ def backup(
     from deploy.commands.backup_places import place_of
 
     warnings: list[str] = []
-    with place_of(where) as place, bar("writing") as told:
+    with place_of(where) as place, bar("writing") as progress:
         found = backups.backup(
-            asked.settings, place, with_key=with_key, told=told, warned=warnings.append
+            asked.settings, place, with_key=with_key, progress=progress, warned=warnings.append
         )
     for line in warnings:
         say(line)
@@ -75,8 +75,10 @@ def restore(
     from deploy.commands.backup_places import place_of
 
     warnings: list[str] = []
-    with place_of(where) as place, bar("folding") as told:
-        found = backups.restore(asked.settings, place, at, told=told, warned=warnings.append)
+    with place_of(where) as place, bar("folding") as progress:
+        found = backups.restore(
+            asked.settings, place, at, progress=progress, warned=warnings.append
+        )
     for line in warnings:
         say(line)
     write([msgspec.structs.asdict(found)], asked.output, title="Restore", one=True)

@@ -127,11 +127,11 @@ def _take_in(
         said = bar.add_task("on the bus", total=total)
         booked = bar.add_task("in the ledger", total=total)
 
-        def told(count: int, sequence: int) -> None:
+        def progress(count: int, sequence: int) -> None:
             bar.update(said, completed=count)
             bar.update(booked, completed=sequence, total=max(total or 0, count, sequence))
 
-        taken = run(take_in(asked.settings, child, told))
+        taken = run(take_in(asked.settings, child, progress))
     _summary(asked, origin.input, taken, time.monotonic() - began)
 
 

@@ -81,7 +81,10 @@ def replay(
     from projections.engine import replay as engine
 
     with writing(asked, "replay") if swap else _beside(asked) as store:
-        with bar("rebuilding") as told, engine.rebuild(MODEL, store, progress=told) as rebuilt:
+        with (
+            bar("rebuilding") as progress,
+            engine.rebuild(MODEL, store, progress=progress) as rebuilt,
+        ):
             compared = engine.compare(store, rebuilt)
             digest = engine.digest(MODEL, rebuilt.store)
             if swap:
@@ -179,8 +182,8 @@ def verify(
     inside = own if own.exists() else None
 
     def checked() -> Report:
-        with looking(asked.place) as store, bar("verifying") as told:
-            return check(MODEL, store, outside, keys=keys, own_file=inside, progress=told)
+        with looking(asked.place) as store, bar("verifying") as progress:
+            return check(MODEL, store, outside, keys=keys, own_file=inside, progress=progress)
 
     found, again = _beside_decisions(asked.place, checked) if decisions else (checked(), None)
     row: dict[str, Any] = {
@@ -274,8 +277,10 @@ def recover(
     from deploy.commands.recover import recovered
     from deploy.runtime.bootstrap import run
 
-    with writing(asked, "recover") as store, bar("recovering") as told:
-        found = run(recovered(asked.settings, store, renews=yes, told=lambda _, a, b: told(a, b)))
+    with writing(asked, "recover") as store, bar("recovering") as progress:
+        found = run(
+            recovered(asked.settings, store, renews=yes, progress=lambda _, a, b: progress(a, b))
+        )
     write([msgspec.structs.asdict(found)], asked.output, title="Recovery", one=True)
 
 
@@ -324,8 +329,8 @@ def parked_redrive(asked: CommandContext) -> None:
     from projections.catalogue import MODEL
     from projections.engine.replay import redrive
 
-    with writing(asked, "parked redrive") as store, bar("folding again") as told:
-        left = redrive(MODEL, store, progress=told)
+    with writing(asked, "parked redrive") as store, bar("folding again") as progress:
+        left = redrive(MODEL, store, progress=progress)
     write([{"parked": left}], asked.output, title="Redrive", one=True)
     if left:
         raise typer.Exit(Exit.UNHEALTHY)

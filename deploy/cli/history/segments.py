@@ -65,12 +65,12 @@ def seal(
 
     count, last = 0, 0
     _require(asked)
-    with writing(asked, "history seal") as store, bar("sealing") as told:
+    with writing(asked, "history seal") as store, bar("sealing") as progress:
         sealer = sealer_of(asked.settings, store)
         until = store.checkpoint("").sequence
         while (head := sealer.seal()) is not None:
             count, last = count + 1, head.last
-            told(last, until)
+            progress(last, until)
     write([{"sealed": count, "until": last}], asked.output, title="Sealed", one=True)
 
 

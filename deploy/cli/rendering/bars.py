@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich import progress as bars
 
 from deploy.cli.rendering.consoles import console
 
 #: Called with (done, of).
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 @contextmanager
-def bar(text: str) -> Iterator[Told]:
+def bar(text: str) -> Iterator[Progress]:
     """A progress bar on stderr where that is a terminal; it is called with (done, of)."""
     out = console(stderr=True)
-    made = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=out, transient=True, disable=not out.is_terminal,
+    columns = (
+        bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn(),
     )  # fmt: skip
+    made = bars.Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
     with made:
         task = made.add_task(text, total=None)
 
-        def told(done: int, of: int) -> None:
+        def progress(done: int, of: int) -> None:
             made.update(task, completed=done, total=of)
 
-        yield told
+        yield progress

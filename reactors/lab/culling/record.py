@@ -15,7 +15,7 @@ class Record:
         self.decisions: dict[str, Decision] = {}
         self._stops: dict[str, Decision] = {}
 
-    def take(self, fact: Fact) -> bool:
+    def apply(self, fact: Fact) -> bool:
         """Fold one fact. Whether it is a part of how culling was decided on record, which the trial decides anew."""
         if isinstance(fact, Decision) and fact.reactor == NAME:
             self.decisions[fact.id] = fact

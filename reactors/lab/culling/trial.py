@@ -80,7 +80,7 @@ class Trial:
         """The types of the events that it needs."""
         return self._replica.reads
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """The next event of the record."""
         if isinstance(fact, ClockTicked):
             for look in self._world.looks(event):
@@ -102,10 +102,10 @@ class Trial:
         fact = policy_changed(NAME, mode, policy, author=SOURCE)
         cluster = self._replica.cluster
         event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=0)
-        self._replica.take(msgspec.structs.replace(event, sequence=self._replica.sequence))
+        self._replica.apply(msgspec.structs.replace(event, sequence=self._replica.sequence))
 
     def _fold(self, event: Event) -> None:
-        self._replica.take(event)
+        self._replica.apply(event)
         self._due.changed(self._view, self._view.state.changes(event))
         if event.type == NotebookSampled.wire_type:
             self._due.looked(NotebookSampled.read(event).uid)
@@ -121,7 +121,7 @@ class Trial:
                 time_us=tick.time_us + EFFECT_US,
             )  # fmt: skip
             for event in (decision_event(decision, tick.cluster), settled):
-                self._replica.take(msgspec.structs.replace(event, sequence=tick.sequence))
+                self._replica.apply(msgspec.structs.replace(event, sequence=tick.sequence))
             if isinstance(decision, Cull):
                 for event in self._world.stop(decision, tick):
                     self._fold(event)
@@ -165,9 +165,9 @@ class Lab:
                 continue
             for trial in trials:
                 with suppress(EnvelopeError, TimestampError):
-                    trial.take(fact, event)
-            self._pods.take(fact, event)
-            self._sittings.take(fact, event)
+                    trial.apply(fact, event)
+            self._pods.apply(fact, event)
+            self._sittings.apply(fact, event)
             self._last_us = max(self._last_us, event.time_us)
 
     def end(self) -> list[list[Played]]:

@@ -109,7 +109,7 @@ class World:
             yield from self._sampled(fact, event)
         elif isinstance(fact, PodsListed):
             yield self._listed(fact, event)
-        elif not self.record.take(fact):
+        elif not self.record.apply(fact):
             if isinstance(fact, WorkloadVanished):
                 yield from self._ended_with(fact.uid, event)
             yield event

@@ -84,7 +84,7 @@ class EvictionTrial:
             with suppress(EnvelopeError):
                 fact = read(event, VOCABULARY)
                 self._take(fact, event)
-                self._pods.take(fact, event)
+                self._pods.apply(fact, event)
             self._last_us = max(self._last_us, event.time_us)
 
     def end(self) -> Played:
@@ -102,7 +102,7 @@ class EvictionTrial:
         fact = policy_changed(NAME, mode, policy, author=SOURCE)
         cluster = self._replica.cluster
         event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=0)
-        self._replica.take(msgspec.structs.replace(event, sequence=self._replica.sequence))
+        self._replica.apply(msgspec.structs.replace(event, sequence=self._replica.sequence))
 
     def _take(self, fact: Fact, event: Event) -> None:
         if isinstance(fact, ClockTicked):
@@ -110,7 +110,7 @@ class EvictionTrial:
         elif not self._is_own(fact):
             self._wake()
             for seen in self._seen_as(fact, event):
-                self._replica.take(seen)
+                self._replica.apply(seen)
 
     # the record
 
@@ -175,20 +175,20 @@ class EvictionTrial:
         """Something happened: ticks that were passed over count up to here."""
         if self._quiet is not None:
             tick, self._quiet = self._quiet, None
-            self._replica.take(tick)
+            self._replica.apply(tick)
 
     def _tick(self, event: Event) -> None:
         # Where nothing happened since a tick at which nothing was due, nothing is due.
         over = self._kept.over(event.time_us)
         if self._quiet is not None and not over:
             # A gap between ticks holds everything back.
-            self._replica.interlocks.take(read(event, VOCABULARY), event)
+            self._replica.interlocks.apply(read(event, VOCABULARY), event)
             self._quiet = event
             return
         self._wake()
         for pod in over:
-            self._replica.take(_gone(event)(pod))
-        self._replica.take(event)
+            self._replica.apply(_gone(event)(pod))
+        self._replica.apply(event)
         self._come_back(event.time_us)
         drafts = self._replica.decide(event)
         for decision in drafts:
@@ -205,14 +205,14 @@ class EvictionTrial:
     def _evict(self, decision: Decision, event: Event) -> None:
         self._decided.append(decision)
         made = decision_event(decision, event.cluster)
-        self._replica.take(msgspec.structs.replace(made, sequence=event.sequence))
+        self._replica.apply(msgspec.structs.replace(made, sequence=event.sequence))
         uid, pod = decision.key, self._view.pod(decision.key)
         if pod is None:
             return
         self._name(uid)
         if uid in self._kept:
             self._kept.end(uid, event.time_us)
-            self._replica.take(_gone(event)(pod))
+            self._replica.apply(_gone(event)(pod))
         else:
             self._open[uid] = self._span(pod, decision, event.time_us, is_saved=True)
 

@@ -70,7 +70,7 @@ class Lives:
         self._medians: dict[str, int] = {}
         self._waits: list[int] = []
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """The next event of the record."""
         self.last_us = max(self.last_us, event.time_us)
         if isinstance(fact, PodsListed):

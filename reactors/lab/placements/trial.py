@@ -85,7 +85,7 @@ class Trial:
         self._see(self._world.seen(fact, event))
         self._note(event)
 
-    def take(self, fact: Fact, event: Event) -> None:
+    def apply(self, fact: Fact, event: Event) -> None:
         """The next event of the record."""
         self._pass_time(event.time_us)
         if not _is_own(fact):
@@ -103,13 +103,13 @@ class Trial:
         fact = policy_changed(NAME, "on", policy, author=SOURCE)
         cluster = self._replica.cluster
         event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=self._state.at_us)  # fmt: skip
-        self._replica.take(msgspec.structs.replace(event, sequence=self._replica.sequence))
+        self._replica.apply(msgspec.structs.replace(event, sequence=self._replica.sequence))
         if any(self._state.outstanding):
             # Given a node before by the policy on record, and not seen there yet.
             self._binds.append(self._state.at_us + self._bind_us)
 
     def _fold(self, event: Event) -> None:
-        self._replica.take(event)
+        self._replica.apply(event)
         for change in self._replica.cluster_state.changes(event):
             if isinstance(change.before, Node) and change.after is None:
                 self._see(self._world.lose_node(change.before.name, event))
@@ -160,7 +160,7 @@ class Trial:
             for passes in made.values():
                 for one in passes:
                     passed = msgspec.structs.replace(one, sequence=at.sequence, time_us=at.time_us)
-                    self._replica.take(passed)
+                    self._replica.apply(passed)
                     self._evict(passed)
             if not made or not self._is_due():
                 break
@@ -179,7 +179,7 @@ class Trial:
             else:
                 self._see(self._world.place(one.uid, one.node, at))
         if failed:
-            self._replica.take(said(BindSettled(failed=tuple(failed)), at.key, at))
+            self._replica.apply(said(BindSettled(failed=tuple(failed)), at.key, at))
 
     def _evict(self, at: Event) -> None:
         """Whoever has to go for a more important pod goes."""
@@ -188,9 +188,9 @@ class Trial:
             return
         for decision in self._replica.decide(at):
             event = decision_event(decision, at.cluster)
-            self._replica.take(msgspec.structs.replace(event, sequence=at.sequence))
+            self._replica.apply(msgspec.structs.replace(event, sequence=at.sequence))
             settled = EffectSettled(decision=decision.id, reactor=NAME, result="done")
-            self._replica.take(said(settled, decision.id, at))
+            self._replica.apply(said(settled, decision.id, at))
             self._see(self._world.lose(decision.key, at, is_evicted=True))
 
 
@@ -235,7 +235,7 @@ class PlacementLab:
             except EnvelopeError:
                 continue
             for trial in self._each():
-                trial.take(fact, event)
+                trial.apply(fact, event)
 
     def end(self) -> list[list[Played]]:
         """Of each policy what each rule made of all that was played."""

@@ -41,13 +41,13 @@ class Journals:
         #: By uid of what was seen held: where it waits.
         self._waits: dict[str, QuotaRef] = {}
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """The next event of the cluster."""
         if event.type in _JOURNAL:
             self._entries(event)
         if self._readers is None:
             return
-        self._readers.journals.take([event])
+        self._readers.journals.apply([event])
         self._readers.view.unmark()
         for uid, fact in self._queued(event):
             where = self._waits[uid]

@@ -38,7 +38,7 @@ class Lines:
         self._returned: set[str] = set()
         self._counted_us = 0
 
-    def take(self, fact: Queued) -> None:
+    def apply(self, fact: Queued) -> None:
         """Somebody came, went, or was put elsewhere by a person."""
         if isinstance(fact, Arrived):
             self._known.add(fact.waiting.uid)

@@ -30,7 +30,7 @@ def played(
         for rule in QUOTA_RULES:
             trial = TreeTrial(name, tried, rule, lives, first)
             for entry in entries:
-                trial.take(entry)
+                trial.apply(entry)
             found[rule].append(trial.end(until_us))
     return found
 

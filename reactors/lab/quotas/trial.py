@@ -61,7 +61,7 @@ class TreeTrial:
         self._changed: list[Changed] = []
         self._answers: dict[str, list[int]] = {}
 
-    def take(self, entry: Entry) -> None:
+    def apply(self, entry: Entry) -> None:
         """What is next in the history."""
         event, fact = entry.event, entry.fact
         if not self._is_tried and event.sequence > self._first:
@@ -220,7 +220,7 @@ class TreeTrial:
         if isinstance(fact, Withdrawn) and self._lives.last(fact.quota, fact.uid) is not None:
             # It has run on record, and may wait still.
             return
-        self._lines.take(fact)
+        self._lines.apply(fact)
         if isinstance(fact, Arrived):
             self._holds.wake(self._lines.bound_us(self._holds.tree, fact), fact.quota)
         self._use_room(fact.quota, event)

@@ -93,7 +93,7 @@ def life():
 def folded(events):
     state = ClusterState()
     for event in events:
-        state.take(read(event, VOCABULARY), event)
+        state.apply(read(event, VOCABULARY), event)
     return state
 
 

@@ -21,7 +21,7 @@ def folded(events):
     state = ClusterState()
     for event in events:
         for one in event if isinstance(event, list) else [event]:
-            state.take(read(one, VOCABULARY), one)
+            state.apply(read(one, VOCABULARY), one)
     return state
 
 
@@ -89,7 +89,7 @@ def test_any_order_of_facts_gives_the_same_state(seed):
 def test_the_index_equals_a_full_scan_after_every_event(seed):
     state = ClusterState()
     for event in World(seed).shuffled():
-        state.take(read(event, VOCABULARY), event)
+        state.apply(read(event, VOCABULARY), event)
         _, _, groups, names = known(state)
 
         assert (groups, names) == scanned(state)
@@ -99,7 +99,7 @@ def test_the_index_equals_a_full_scan_after_every_event(seed):
 def test_changes_say_what_each_event_did(seed):
     state, rows = ClusterState(), {}
     for event in World(seed).shuffled():
-        state.take(read(event, VOCABULARY), event)
+        state.apply(read(event, VOCABULARY), event)
         for change in state.changes(event):
             assert rows.pop(change.uid, None) is change.before
             assert (change.after is None) == (change.gone is not None)

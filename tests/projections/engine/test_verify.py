@@ -42,7 +42,7 @@ def test_heads_are_kept_now_and_then(store, signer, tmp_path):
     keeper = HeadKeeper(store, signer, tmp_path / "heads")
     checkpoint = fill(store, LIVES)
     for _ in range(3):
-        keeper.told(checkpoint)
+        keeper.committed(checkpoint)
 
     assert [head.sequence for head in read_heads(tmp_path / "heads")] == [checkpoint.sequence]
     assert EVERY_EVENTS <= 1_000

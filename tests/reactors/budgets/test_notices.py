@@ -69,7 +69,7 @@ class Scene(History):
     def process(self, transport=None):
         state = BudgetState(ClusterState(), QuotaTrees())
         for event in self.transport.events:
-            state.take(read(event, VOCABULARY), event)
+            state.apply(read(event, VOCABULARY), event)
         return BudgetNotices(
             self.objects, transport or self.transport, self.clock, state,
             name="c1", instance="node", tell=self.outside,

@@ -91,7 +91,7 @@ def played(given, mode="on"):
     events = numbered(history(given, mode))
     replica = Replica([reactor], CLUSTER)
     for event in events:
-        replica.take(event)
+        replica.apply(event)
     return replica, replica.decide(events[-1])
 
 

@@ -51,7 +51,7 @@ class World:
             cluster="c1", key="biz/team", id=f"admission/{next(self._ids)}", source="test",
             time_us=self.clock.us - ago_s * SECOND_US,
         )  # fmt: skip
-        self.recorder.take(event)
+        self.recorder.apply(event)
 
     async def work(self, after_s=0):
         self.clock.after(after_s)

@@ -46,7 +46,7 @@ def folded(replica, events, decided, *, decides_on=lambda event: True, cuts=()):
     """``replica`` after ``events``, broken off after each number of them in ``cuts``; decisions go to ``decided``."""
     cuts = set(cuts)
     for event in events:
-        replica.take(event)
+        replica.apply(event)
         if replica.is_trigger(event) and decides_on(event):
             decided += [decision_event(one, replica.cluster) for one in replica.decide(event)]
         if event.sequence in cuts:
@@ -59,7 +59,7 @@ def readers_of(history, cuts=(), cluster="default"):
     """What admission and the queues know after ``history``, broken off after each number of events in ``cuts``."""
     readers = _readers(cluster)
     for event in history:
-        readers.journals.take([event])
+        readers.journals.apply([event])
         if event.sequence in cuts:
             before, readers, asked = readers, _readers(cluster), _readers(cluster)
             state = msgspec.msgpack.encode(before.saved())

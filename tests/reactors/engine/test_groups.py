@@ -69,8 +69,8 @@ async def test_who_reads_a_group_has_the_tree_of_who_appended_it():
     reader = Journals(MemoryTransport(), SystemClock(), cluster="c", source="other")
     seen = []
     reader.listen(seen.append)
-    reader.take(events)
-    reader.take(events)
+    reader.apply(events)
+    reader.apply(events)
 
     assert (reader.tree("t").number, reader.tree("t").sequence, reader.parked) == (5, 1, 0)
     assert [event.type for event in seen[:5]] == ["admission.decided"] * 5
@@ -81,7 +81,7 @@ async def test_e11_an_unreadable_group_is_passed_over(body):
     events, _ = await stored(2)
     bad = msgspec.structs.replace(events[0], body=body, sequence=9)
     reader = Journals(MemoryTransport(), SystemClock(), cluster="c", source="other")
-    reader.take([*events, bad])
+    reader.apply([*events, bad])
 
     assert reader.tree("t").number == 2
     assert (reader.tree("t").sequence, reader.parked) == (9, 1)
@@ -98,7 +98,7 @@ async def test_entries_that_we_appended_are_not_decoded_once_more(monkeypatch):
     journals.listen(seen.append)
     expected = list(entries(transport.events[0]))
     monkeypatch.setattr("reactors.engine.journals.entries", None)
-    journals.take(transport.events)
+    journals.apply(transport.events)
 
     assert seen == expected
     assert journals.parked == 0

@@ -43,7 +43,7 @@ async def test_trees_of_one_name_in_two_clusters_are_two_trees():
 async def test_what_a_process_appended_itself_is_not_taken_in_twice():
     transport = MemoryTransport()
     journals = await appended(transport, "c1", "a")
-    journals.take(transport.events)
+    journals.apply(transport.events)
 
     assert (journals.tree("biz/q").number, journals.parked) == (1, 0)
     assert journals.sequence == 1
@@ -55,7 +55,7 @@ async def test_what_a_process_appended_itself_is_not_decoded_by_those_who_listen
     journals = await appended(transport, "c1", "a")
     journals.listen(lambda event: said.append(QuotaDeclared.read(event)))
     monkeypatch.setattr(vocabulary, "_decoder", None)
-    journals.take(transport.events)
+    journals.apply(transport.events)
 
     assert said == [declared("a")]
 
@@ -68,7 +68,7 @@ async def test_what_another_process_appended_is_decoded_once(monkeypatch):
         journals.listen(lambda event: said.append(QuotaDeclared.read(event)))
     decoder = vocabulary._decoder
     monkeypatch.setattr(vocabulary, "_decoder", lambda fact: decoded.append(fact) or decoder(fact))
-    journals.take(transport.events)
+    journals.apply(transport.events)
 
     assert said == [declared("a")] * 3
     assert decoded == [QuotaDeclared]
@@ -79,7 +79,7 @@ async def test_a_draft_on_which_somebody_decided_meanwhile_is_not_stored(by):
     """Its numbers are given. Queues decide on all trees at one look, and store one after the other."""
     transport = MemoryTransport()
     journals = await appended(transport, "c1", "a")
-    journals.take(transport.events)
+    journals.apply(transport.events)
     tree = journals.tree("biz/q")
     drafts = [TreeOverlay(tree), TreeOverlay(tree)]
     for draft, uid in zip(drafts, ("b", "c"), strict=True):
@@ -87,12 +87,12 @@ async def test_a_draft_on_which_somebody_decided_meanwhile_is_not_stored(by):
     who = journals
     if by == "another":
         who = Journals(transport, SystemClock(), cluster="c1", source="webhook")
-        who.take(transport.events)
+        who.apply(transport.events)
         drafts[0].tree = who.tree("biz/q")
     await who.append(drafts[0], ["first"])
     with pytest.raises(WrongExpectationError):
         await journals.append(drafts[1], ["second"])
 
     assert [event.id for event in transport.events] == ["c1/keeper/biz/q/1/0", "c1/first"]
-    journals.take(transport.events[1:])
+    journals.apply(transport.events[1:])
     assert (tree.number, tree.nodes["q"].uid, journals.parked) == (2, "b", 0)

@@ -38,7 +38,7 @@ def test_a_policy_that_was_said_is_read_back_equal():
     rule = {"team": "x", "quiet": [{"zone": "Asia/Tokyo", "start": "22:00", "end": "06:30"}]}
     policy = CullingPolicy.model_validate({"rules": [rule], "idle_seconds": 7})
     policies = Policies({"culling": CullingPolicy})
-    policies.take(policy_changed("culling", "on", policy, author="me"), None)
+    policies.apply(policy_changed("culling", "on", policy, author="me"), None)
 
     assert policy == policies.of("culling").policy
 

@@ -52,6 +52,6 @@ def test_a_replica_reads_what_its_parts_declare_and_passes_over_the_rest():
     )
     assert NotebookSampled.wire_type not in replica.reads
     for event in numbered([pod_observed("p"), ticked(0)]):
-        replica.take(event)
+        replica.apply(event)
     assert ["p"] == list(replica.states["toy"].pods)
     assert 2 == replica.sequence

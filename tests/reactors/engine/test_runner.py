@@ -113,7 +113,7 @@ async def test_a_process_that_was_paused_appends_nothing_when_others_decided_mea
         "idle-2"
     ]
     sleeper.runner.replica.states["toy"].stopped.add("idle-1")
-    await sleeper.runner.take(trigger)
+    await sleeper.runner.apply(trigger)
 
     assert ["idle-1"] == [decision.key for decision in at.decisions()]
 
@@ -306,7 +306,7 @@ async def test_only_the_expected_sequence_keeps_a_paused_process_from_deciding_a
     # Asleep while the others decided, it does not read what they said before it decides by its own.
     own = at.transport.events[at.decisions()[0].trigger - 1]
     later = msgspec.structs.replace(own, id="later", sequence=own.sequence + 100)
-    await sleeper.runner.take(later)
+    await sleeper.runner.apply(later)
 
     assert wanted == len(at.decisions())
 

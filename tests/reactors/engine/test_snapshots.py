@@ -326,7 +326,7 @@ async def test_an_amount_that_no_node_has_does_not_keep_a_snapshot_from_being_wr
     resources = msgspec.Raw(msgspec.json.encode(absurd))
     pod = f.pod_observed("absurd", cluster=history[0].cluster, resources=resources)
     replica = whole(history)
-    replica.take(msgspec.structs.replace(pod, sequence=len(history)))
+    replica.apply(msgspec.structs.replace(pod, sequence=len(history)))
     await Snapshots(store, replica).end()
 
     assert len(history) == last(store.select, writing.reader_of(replica))

@@ -24,7 +24,7 @@ class ToyView:
         self.asked = []
         self.awake = set()
 
-    def take(self, fact, event):
+    def apply(self, fact, event):
         if isinstance(fact, PodObserved):
             self.pods[fact.uid] = fact
             if fact.annotations:

@@ -64,7 +64,7 @@ class World:
         for event in events:
             event = msgspec.structs.replace(event, sequence=len(self.events) + 1)
             self.events.append(event)
-            self.replica.take(event)
+            self.replica.apply(event)
 
     def later(self, at, what, *rest):
         heapq.heappush(self.moments, (at, next(self.turn), what, rest))
@@ -171,7 +171,7 @@ def played(events, *policies, rules=RULES, known=None, begin=0):
     """What the lab makes of a history: of each policy what each rule made, and the lives on record."""
     lives = Lives(us(begin))
     for event in events:
-        lives.take(read(event, VOCABULARY), event)
+        lives.apply(read(event, VOCABULARY), event)
     lab = PlacementLab(CLUSTER, policies, lives, known=known, rules=rules)
     lab.play(events)
     return lab.end(), lives

@@ -207,7 +207,7 @@ def test_from_an_event_on_it_knows_what_was_known_there():
     cut = next(e.sequence for e in record.events if seconds(e.time_us) >= 120)
     known = Replica(REACTORS, CLUSTER)
     for event in record.events[:cut]:
-        known.take(event)
+        known.apply(event)
     (found,), _ = played(record.events[cut:], policy(PACKS), known=known, begin=120)
     assert [one.rule for one in found] == list(RULES)
     came = {one.life.uid for one in found[0].stays}

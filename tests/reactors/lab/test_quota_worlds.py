@@ -24,7 +24,7 @@ def quick(monkeypatch):
 def journals(history):
     found = Journals(Readers(None, None, cluster="c1", source="lab"))
     for event in history:
-        found.take(event)
+        found.apply(event)
     return found.of
 
 

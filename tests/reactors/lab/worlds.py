@@ -70,7 +70,7 @@ class World:
         for event in events:
             event = msgspec.structs.replace(event, sequence=len(self.events) + 1)
             self.events.append(event)
-            self.replica.take(event)
+            self.replica.apply(event)
 
     def run(self, until):
         for person in self.people:

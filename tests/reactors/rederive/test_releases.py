@@ -28,6 +28,6 @@ def test_each_of_some_processes_that_take_turns_has_a_reader_of_its_own(monkeypa
     for at in range(10, 200, 10):
         for less in behind:
             event = Event("c", "admission.released", "t", "i", "s", 0, b"", 1, at + 1)
-            walk.take(Tree("t"), Look("t", at - less, at), [(event, None)])
+            walk.apply(Tree("t"), Look("t", at - less, at), [(event, None)])
 
     assert len(behind) == len(made)

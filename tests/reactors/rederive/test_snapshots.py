@@ -59,7 +59,7 @@ def found(store):
 
     def history():
         for event in HISTORY:
-            beside.take(event)
+            beside.apply(event)
             yield event
 
     rederive(history, REACTORS, CLUSTER, [], beside.known)

@@ -246,7 +246,7 @@ async def test_a_node_that_is_taken_between_event_and_pass_leaves_no_half_gang(c
     await cluster.publish(*cluster.light(6))
     replica = cluster.runner.replica
     for event in cluster.transport.events[replica.sequence :]:
-        replica.take(event)
+        replica.apply(event)
     (batch,) = replica.concluded().values()
     await cluster.publish(cluster.pod("late", "n1", cpu="4", constraints=OTHERS))
     await cluster.transport.publish(batch)

@@ -214,7 +214,7 @@ async def test_what_another_process_lets_pass_between_a_pass_and_its_place_is_as
     # The runner decides on what it read; the quota shrinks before the pass stands in the history.
     replica = cluster.deciding.runner.replica
     for event in cluster.transport.events[replica.sequence :]:
-        replica.take(event)
+        replica.apply(event)
     (batch,) = replica.concluded().values()
     await cluster.see_quota("team", {KEY: 1000})
     await cluster.transport.publish(batch)

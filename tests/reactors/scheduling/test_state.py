@@ -114,7 +114,7 @@ async def test_what_was_read_between_a_pass_and_its_ground_overtakes_it(cluster,
     await cluster.say(cluster.node("a"))
     await cluster.publish(cluster.pod("p", cpu="3"))
     (event,) = cluster.transport.events[-1:]
-    await cluster.runner.take(event)
+    await cluster.runner.apply(event)
     late = {
         "node gone": lambda: cluster.node_gone("a"),
         "cordoned": lambda: cluster.node("a", unschedulable=True),
@@ -197,8 +197,8 @@ async def test_two_processes_decide_one_pass(cluster):
     await cluster.read(second)
     await cluster.publish(cluster.node("a"), *(cluster.pod(f"p{n}", cpu="100m") for n in range(5)))
     for event in cluster.transport.events[second.replica.sequence :]:
-        await second.take(event)
-        await cluster.runner.take(event)
+        await second.apply(event)
+        await cluster.runner.apply(event)
     await second.conclude()
     await cluster.publish(cluster.pod("q", cpu="100m"))
     await cluster.read()

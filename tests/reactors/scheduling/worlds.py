@@ -28,7 +28,7 @@ class World:
             self.see(event)
 
     def see(self, event):
-        self.state.take(read(event, VOCABULARY), event)
+        self.state.apply(read(event, VOCABULARY), event)
         changes = list(self.state.changes(event))
         if self._columns is not None and not self.listeners:
             self._columns.follow(changes)
