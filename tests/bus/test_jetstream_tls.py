@@ -78,8 +78,11 @@ async def test_a_server_that_offers_no_tls_is_told_nothing(offer, authority):
     async def taken(reader, writer):
         head = b'INFO {"server_id":"a","version":"2.15.1","auth_required":true,"headers":true'
         writer.write(head + b',"max_payload":1048576%b}\r\n' % offer)
-        heard.put_nowait(await reader.read(4096))
+        said = await reader.read(4096)
         writer.close()
+        # The loop ends when it was heard, and an end that is still to come would be left behind.
+        await writer.wait_closed()
+        heard.put_nowait(said)
 
     listening = await asyncio.start_server(taken, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
