@@ -136,38 +136,50 @@ class EvictionTrial:
         if isinstance(fact, WorkloadVanished):
             yield from map(_gone(event), self._kept.gone_with(fact.uid, event.time_us))
         if isinstance(fact, PodsListed):
-            missing = {uid for uid in self._kept if covers(fact, uid)} - set(fact.uids)
-            if missing:
-                uids = tuple(sorted({*fact.uids, *missing}))
-                event = said(msgspec.structs.replace(fact, uids=uids), event.key, event)
+            event = self._listed(fact, event)
         yield event
+
+    def _listed(self, fact: PodsListed, event: Event) -> Event:
+        """A complete list, with those that run on; who is not in it on record has ended there."""
+        present = set(fact.uids)
+        for uid in [*self._open, *self._back, *self._evicted]:
+            if covers(fact, uid) and uid not in present:
+                self._ended(uid, event.time_us)
+        missing = {uid for uid in self._kept if covers(fact, uid)} - present
+        if not missing:
+            return event
+        uids = tuple(sorted(present | missing))
+        return said(msgspec.structs.replace(fact, uids=uids), event.key, event)
 
     def _pod(self, fact: PodState, event: Event) -> Iterator[Event]:
         uid, at_us = fact.uid, event.time_us
         is_over = isinstance(fact, PodVanished) or fact.phase in ENDED
-        evicted = self._evicted.get(uid)
-        if is_over:
-            for span in self._back.pop(uid, ()):
-                span.most_us = max(at_us, span.until_us)
-        if uid in self._open and (is_over or fact.deletion is not None):
-            self._close(uid, at_us)
-        elif (
-            evicted is not None and uid not in self._kept and (is_over or fact.deletion is not None)
-        ):
-            pod = self._view.pod(uid)
-            if pod is not None:
-                from_us = min(evicted.at_us, at_us)
-                self._kept.keep(pod, self._span(pod, evicted, from_us, is_saved=False))
+        if is_over or fact.deletion is not None:
+            self._ended(uid, at_us)
         if uid in self._kept:
             return
         if is_over:
             self._seen.discard(uid)
-            if evicted is None:
+            if uid not in self._evicted:
                 self._kept.ran(fact, at_us)
         elif uid not in self._seen and fact.node:
             self._seen.add(uid)
             yield from map(_gone(event), self._kept.replaced(fact, at_us))
         yield event
+
+    def _ended(self, uid: str, at_us: int) -> None:
+        """A pod ends on record, or is about to: one that was evicted there and not under trial runs on."""
+        for span in self._back.pop(uid, ()):
+            span.most_us = max(at_us, span.until_us)
+        evicted, pod = self._evicted.get(uid), self._view.pod(uid)
+        if uid in self._open:
+            # Two evictions are compared by when they were decided.
+            span = self._open.pop(uid)
+            span.until_us = max(evicted.at_us if evicted is not None else at_us, span.from_us)
+            span.most_us = span.until_us
+        elif evicted is not None and pod is not None and uid not in self._kept:
+            from_us = min(evicted.at_us, at_us)
+            self._kept.keep(pod, self._span(pod, evicted, from_us, is_saved=False))
 
     # decisions
 
@@ -225,14 +237,6 @@ class EvictionTrial:
                 del self._open[uid]
                 span.until_us = max(at_us, span.from_us)
                 self._back.setdefault(uid, []).append(span)
-
-    def _close(self, uid: str, at_us: int) -> None:
-        """A pod ended on record that had gone under trial."""
-        span = self._open.pop(uid)
-        evicted = self._evicted.get(uid)
-        # Two evictions are compared by when they were decided.
-        span.until_us = max(evicted.at_us if evicted is not None else at_us, span.from_us)
-        span.most_us = span.until_us
 
     def _span(self, pod: Pod, decision: Decision, at_us: int, *, is_saved: bool) -> Span:
         cpu_milli, gpu_milli = self._pods.amounts(pod.uid)

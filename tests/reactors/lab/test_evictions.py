@@ -104,8 +104,15 @@ def test_a_complete_list_ends_nobody_who_runs_on():
     assert kept(history) == [("a", 50, 50, 200, 200)]
 
 
+def test_who_was_evicted_and_is_missing_in_a_complete_list_runs_on():
+    history = History().pod("a", 0).evict("a", 50)
+    history.say(*pods_listed((), at=80)).say(gone("rs", at=200)).tick(300)
+    assert kept(history) == [("a", 50, 50, 200, 200)]
+
+
 @pytest.mark.simulated
-async def test_who_goes_is_gone_until_its_budget_begins_anew_or_it_ends_on_record():
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_who_goes_is_gone_until_its_budget_begins_anew_or_it_ends_on_record(is_seen):
     async with Evicting() as cluster:
         begin = cluster.clock.us
         await cluster.see_paid("team", {f"limits.{CARD}": 4})
@@ -117,9 +124,10 @@ async def test_who_goes_is_gone_until_its_budget_begins_anew_or_it_ends_on_recor
         await cluster.judge("team", f"limits.{CARD}", "GraceOver")
         for _ in range(5):
             await cluster.tick()
-        await cluster.transport.publish(
-            [pod_vanished("uid-b", 90, cluster.at(), cluster="c1", name="b")]
-        )
+        others = {uid for uid in cluster.pods.values() if uid != "uid-b"}
+        listed = pods_listed(others, at=cluster.at(), cluster="c1")
+        end = pod_vanished("uid-b", 90, cluster.at(), cluster="c1", name="b")
+        await cluster.transport.publish([end] if is_seen else listed)
         await cluster.judge("team", f"limits.{CARD}", "Ok")
         for _ in range(5):
             await cluster.tick()
