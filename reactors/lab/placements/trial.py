@@ -9,7 +9,7 @@ Source: docs/lab.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -30,7 +30,7 @@ from projections.cluster.rows import Node
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.lab.placements.lives import Lives
-from reactors.lab.placements.world import RULES, PlacementRule, Stay, World
+from reactors.lab.placements.world import RULES, PlacementRule, Stay, World, differing
 from reactors.lab.synthetic import SOURCE, said, saved
 from reactors.scheduling import NAME
 from reactors.scheduling.reactor import reactor
@@ -211,8 +211,11 @@ class PlacementLab:
     ) -> None:
         knew = saved(known, reactor) if known is not None else b""
         self._lives = lives
+        self._rules = rules
+        # A rule that says of no pod on record what the likely one does not is not played.
+        played = [RULES[0], *(rule for rule in rules if rule in differing(lives))]
         self._trials = [
-            [Trial(cluster, rule, policy, lives, knew) for rule in rules] for policy in policies
+            [Trial(cluster, rule, policy, lives, knew) for rule in played] for policy in policies
         ]
 
     @property
@@ -239,7 +242,12 @@ class PlacementLab:
 
     def end(self) -> list[list[Played]]:
         """Of each policy what each rule made of all that was played."""
-        return [[trial.end(self._lives.last_us) for trial in trials] for trials in self._trials]
+        return [[*self._ended(trials)] for trials in self._trials]
+
+    def _ended(self, trials: Sequence[Trial]) -> Iterator[Played]:
+        found = {one.rule: one for one in (trial.end(self._lives.last_us) for trial in trials)}
+        for rule in self._rules:
+            yield found.get(rule) or msgspec.structs.replace(found[RULES[0]], rule=rule)
 
     def _each(self) -> Iterable[Trial]:
         return (trial for of_policy in self._trials for trial in of_policy)

@@ -31,6 +31,17 @@ RULES: tuple[PlacementRule, ...] = ("likely", "as_long", "gave_up")
 _decode = msgspec.json.Decoder(PodConstraints).decode
 
 
+def differing(lives: Lives) -> set[PlacementRule]:
+    """The rules that say of some pod on record what the likely one does not."""
+    ended = [life for life in lives.of.values() if life.ended_us]
+    found: set[PlacementRule] = set()
+    if any(life.node and not life.is_work for life in ended):
+        found.add("as_long")
+    if any(not life.node for life in ended):
+        found.add("gave_up")
+    return found
+
+
 class Stay(msgspec.Struct):
     """A pod under trial, from when it waits. Times in microseconds UTC; 0 = it was not, or is not yet."""
 

@@ -7,6 +7,7 @@ from bus.events.clock import LEADER, ClockTicked
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.lab.placements import RULES, PlacementLab
+from reactors.lab.placements.world import differing
 from tests.factories import (
     CLUSTER,
     claim_observed,
@@ -187,6 +188,19 @@ def test_a_complete_list_ends_who_is_not_in_it_and_brings_nobody_back(is_there):
     assert found[0] == ("a", "n1", 6, 106)
     assert found[1] == ("b", "n1", 107, None if is_there else 120)
     assert found[2][1:3] == (("", None) if is_there else ("n1", 131))
+
+
+def test_a_rule_that_makes_no_difference_gives_what_the_likely_one_gives(monkeypatch):
+    history = two_nodes().placed("p", 5, 6, "n1").done("p", 100).ticks(200).sorted()
+    (alike,), lives = played(history, policy())
+    assert differing(lives) == set() and [one.rule for one in alike] == list(RULES)
+    monkeypatch.setattr("reactors.lab.placements.trial.differing", lambda lives: set(RULES[1:]))
+    (each,), _ = played(history, policy())
+    assert alike == each
+    more = (
+        two_nodes().placed("p", 5, 6, "n1").gone("p", 100, "n1").pod("q", 7).gone("q", 9).ticks(200)
+    )
+    assert differing(played(more.sorted(), policy())[1]) == {"as_long", "gave_up"}
 
 
 def test_who_waits_and_is_not_in_a_complete_list_is_gone():
