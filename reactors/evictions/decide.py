@@ -49,7 +49,8 @@ def decide(view: EvictionState, trigger: Trigger, policy: EvictionPolicy) -> lis
     """What follows at one tick: at most one draft for each pod, the least important first."""
     found: dict[str, ProposedDecision] = {}
     drafts: list[ProposedDecision] = []
-    if view.spent or policy.monitor_all_quotas:
+    # Which pods are whose is asked only where a quota could have to give back.
+    if view.spent or (policy.monitor_all_quotas and view.watches):
         placed = view.placed()
         drafts += [*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)]
     if policy.preemption != "off":

@@ -5,7 +5,8 @@
 The month has a tick every ten seconds (259,200), looks every 150 s at 17 notebooks whose users come and go (293,794), jobs of
 eight quotas with their admission, queues and bindings, as `quota_traffic.py` has them (some 217,000), and for the rest
 lives of other pods, as `synthetic.py` has them. They are archived once. Each round asks for the whole month: a limit of one
-hour under all three rules, more or less room in four of the quotas under all four, and nodes that are packed under all three.
+hour under all three rules, more or less room in four of the quotas under all four, elastic quotas that give back, and nodes that
+are packed under all three.
 The month shrinks with the number of events. Goal: a million under two minutes each.
 """
 
@@ -43,7 +44,9 @@ BEGIN_US = synthetic.BEGIN_US
 RESOURCES = encoded_resources(
     PodResources(containers=(ContainerResources(requests=synthetic.SHAPES[2]),))
 )
-POLICY = "culling: {policy: {idle_seconds: 3600}}\n"
+POLICY = (
+    "culling: {policy: {idle_seconds: 3600}}\nevictions: {policy: {monitor_all_quotas: true}}\n"
+)
 PACKED = (
     "scheduling: {policy: {profiles: [{fields: {NodeResourcesFit: {strategy: MostAllocated}}}]}}\n"
 )
@@ -128,6 +131,7 @@ def run(args: argparse.Namespace) -> Report:
     questions = {
         "lab": ("lab", "--policy"),
         "lab quotas": ("lab", "quotas", "--limits"),
+        "lab evictions": ("lab", "evictions", "--policy"),
         "lab scheduling": ("lab", "scheduling", "--policy"),
     }
     seconds: dict[str, list[float]] = {name: [] for name in questions}

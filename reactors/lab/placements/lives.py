@@ -97,12 +97,18 @@ class Lives:
 
     def _pod(self, fact: PodState, at_us: int) -> None:
         life = self.of.get(fact.uid)
+        if life is not None and _has_devices(fact):
+            # Its claim was made after it: it has its node from the start.
+            del self.of[fact.uid]
+            self._alive.discard(fact.uid)
+            self._placed.add(fact.uid)
+            return
         if life is None:
             if isinstance(fact, PodVanished):
                 self._placed.discard(fact.uid)
             if isinstance(fact, PodVanished) or fact.uid in self._placed:
                 return
-            life = self._arrived(fact, at_us)
+            life = self._arrived(fact, at_us) if not _has_devices(fact) else None
             if life is None:
                 self._placed.add(fact.uid)
                 return
@@ -120,11 +126,9 @@ class Lives:
             self._end(life, at_us, is_work=by_itself and fact.deletion is None)
 
     def _arrived(self, fact: PodState, at_us: int) -> Life | None:
-        """A pod that is seen for the first time; None where it had its node from the start, or before, or has devices by claims."""
+        """A pod that is seen for the first time; None where it had its node from the start, or before."""
         # What was seen before the period was made then.
         came_us = at_us if at_us > self._begin_us else _us(fact.created) or at_us
-        if fact.claims:
-            return None
         if fact.node:
             # Its bind was seen together with its creation.
             came_us = _us(fact.created)
@@ -148,6 +152,11 @@ class Lives:
         if life.runs_us:
             for name in (life.namespace, ""):
                 self._runs.setdefault(name, []).append(life.runs_us)
+
+
+def _has_devices(fact: PodState) -> bool:
+    """Whether it is given devices by claims."""
+    return bool(fact.claims or fact.claim_templates or fact.claimed)
 
 
 def _us(stamp: str | None) -> int:

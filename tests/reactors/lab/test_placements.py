@@ -159,9 +159,10 @@ def test_what_had_its_node_from_the_start_stays_there_and_holds_its_room():
 
 
 def test_a_pod_with_devices_by_claims_stays_as_on_record():
-    history = (
-        two_nodes().placed("p", 5, 6, "n1", claims=("gpu",)).placed("q", 7, 8, "n1").ticks(100)
-    )
+    history = two_nodes().placed("p", 5, 6, "n1", claims=("gpu",)).placed("q", 7, 8, "n1")
+    # A claim of a template is made a moment later, that of an extended resource when a node was chosen.
+    history.placed("r", 9, 10, "n1", claim_templates=("gpu",))
+    history.pod("s", 11).pod("s", 12, "n2", scheduled=12, claimed=("nvidia.com/gpu",)).ticks(100)
     assert [uid for uid, *_ in stays(history, policy())] == ["q"]
 
 
