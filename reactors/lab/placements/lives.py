@@ -130,9 +130,8 @@ class Lives:
         # What was seen before the period was made then.
         came_us = at_us if at_us > self._begin_us else _us(fact.created) or at_us
         if fact.node:
-            # Its bind was seen together with its creation.
-            came_us = _us(fact.created)
-            if not fact.scheduled or came_us < self._begin_us:
+            # Its bind was seen together with its creation, after a gap say: nobody can try it before that.
+            if not fact.scheduled or _us(fact.created) < self._begin_us:
                 return None
         elif fact.phase in ENDED:
             return None

@@ -158,6 +158,14 @@ def test_what_had_its_node_from_the_start_stays_there_and_holds_its_room():
     assert stays(history, policy(PACKS)) == [("p", "n2", 6, 60)]
 
 
+def test_what_was_seen_after_a_gap_only_is_tried_from_then_on_and_waited_for_nobody():
+    history = two_nodes().pod("p", 100, "n1", created=5, scheduled=6, cpu="2")
+    history.done("p", 160, since=6, cpu="2").ticks(200)
+    assert stays(history, policy()) == [("p", "n2", 100, 160)]
+    total = of(history.sorted(), policy()).total
+    assert total.waited_s == 0 and total.kinds == {"elsewhere": 1}
+
+
 def test_a_pod_with_devices_by_claims_stays_as_on_record():
     history = two_nodes().placed("p", 5, 6, "n1", claims=("gpu",)).placed("q", 7, 8, "n1")
     # A claim of a template is made a moment later, that of an extended resource when a node was chosen.
