@@ -77,7 +77,7 @@ class EvictionState(Part):
     """Kept by :class:`reactors.engine.contract.State`."""
 
     Saved = SavedEvictions
-    derived = frozenset({"_state", "trees"})
+    derived = frozenset({"_state", "trees", "_places"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *AdmissionState.reads, *QueueState.reads, AdmissionsGrouped, *JOURNAL, PodState, PodsListed, BudgetJudged,
@@ -87,6 +87,8 @@ class EvictionState(Part):
     def __init__(self, state: ClusterState, quotas: QuotaTrees) -> None:
         self._state = state
         self.trees = quotas.trees
+        #: The quota of each pod that was asked for it since anything but pods changed, by uid.
+        self._places: dict[str, QuotaRef | None] = {}
         #: How many pods are bound and not about to end.
         self.bound = 0
         # It takes the events of the one cluster that the replica is about.
@@ -121,7 +123,11 @@ class EvictionState(Part):
             self.lines.apply(one)
         for change in self._state.changes(event):
             if change.kind == POD:
+                self._places.pop(change.uid, None)
                 self._pod(change)
+            else:
+                # Owners, namespaces and quotas say whose a pod is.
+                self._places.clear()
         if isinstance(fact, BudgetJudged):
             place = (fact.quota, fact.key)
             self.spent.pop(place, None)
@@ -263,7 +269,9 @@ class EvictionState(Part):
         for pod in self._state.pods.values():
             if not pod.is_bound or (pod.uid in self.shadowed and not with_shadowed):
                 continue
-            where = self.place(pod)
+            if pod.uid not in self._places:
+                self._places[pod.uid] = self.place(pod)
+            where = self._places[pod.uid]
             if where is not None:
                 found.setdefault((where.kind, where.quota), []).append(pod)
         return found

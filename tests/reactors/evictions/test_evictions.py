@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from bus.errors import ClusterUnavailableError
+from bus.events.namespaces import NamespaceObserved
 from bus.events.pods import PodsListed
 from reactors.engine.contract import Trigger
 from reactors.engine.verify import rederive
@@ -283,7 +284,9 @@ async def test_a_budgets_quota_of_the_same_name_does_not_stand_in_for_the_elasti
         assert ["p09", "p06"] == cluster.evicted
 
 
-async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monkeypatch):
+async def test_however_many_quotas_give_back_each_pod_is_placed_once_until_owners_or_quotas_change(
+    monkeypatch,
+):
     placed = Counter()
     true = EvictionState.place
 
@@ -301,14 +304,37 @@ async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monk
                 await cluster.run_pod(f"p-{number}-{pod}", quota=f"q-{number}")
         await cluster.policy("shadow", monitor_all_quotas=True, delay_evict_seconds=0)
         await cluster.tick()
+        # A new quota may be anybody's.
+        await cluster.see_elastic("late", 1, 1)
+        await cluster.deciding.read()
         replica = cluster.runner.replica
         trigger = Trigger(10**6, cluster.clock.us + 10**9, None)
         monkeypatch.setattr(EvictionState, "place", place)
         replica.states[NAME].shadowed.clear()
-        drafts = decide(replica.states[NAME], trigger, replica.policies.of(NAME).policy)
+        policy = replica.policies.of(NAME).policy
+        drafts = decide(replica.states[NAME], trigger, policy)
+        assert drafts == decide(replica.states[NAME], trigger, policy)
 
     assert {"quota-overused"} == {draft.reason for draft in drafts}
     assert (15, {1}) == (len(placed), set(placed.values()))
+
+
+async def test_whose_a_pod_is_changes_with_its_own_labels_its_namespace_and_the_quotas(cluster):
+    async def where():
+        await cluster.tick()
+        found = cluster.runner.replica.states[NAME].placed()
+        return {quota for (_, quota), pods in found.items() if "p" in [pod.name for pod in pods]}
+
+    await cluster.run_pod("p", quota="q")
+    assert await where() == {"q"}
+    await cluster.run_pod("p", quota="other")
+    assert await where() == {"other"}
+    await cluster.run_pod("p", quota="", label="app")
+    assert await where() == set()
+    await cluster.see_quota("team", {}, namespaces=("ns",))
+    mapped = NamespaceObserved(uid="ns", name="ns", resource_version="7", labels={QUOTA: "team"})
+    await cluster.say(mapped, "ns")
+    assert await where() == {"team"}
 
 
 async def test_while_no_budget_is_spent_and_nobody_monitors_no_pod_is_placed(cluster, monkeypatch):
