@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from bus.envelope import Event
-from bus.errors import EnvelopeError
+from bus.errors import EnvelopeError, TimestampError
 from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.decisions import (
@@ -140,8 +141,10 @@ class Trial:
                 self._binds.popleft()
                 self._bind(at)
             else:
-                self._since_us = None
+                # Who is due and was not tried, as reactors are paused or a gang rests, is tried when something happened.
+                self._since_us, self._last = None, at
                 self._try(at)
+                continue
             self._note(at)
 
     def _see(self, events: Iterable[Event]) -> None:
@@ -238,7 +241,8 @@ class PlacementLab:
             except EnvelopeError:
                 continue
             for trial in self._each():
-                trial.apply(fact, event)
+                with suppress(EnvelopeError, TimestampError):
+                    trial.apply(fact, event)
 
     def end(self) -> list[list[Played]]:
         """Of each policy what each rule made of all that was played."""

@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 from bus.events.clock import LEADER, ClockTicked
+from bus.events.policies import PauseChanged
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.lab.placements import RULES, PlacementLab
+from reactors.lab.placements.trial import Trial
 from reactors.lab.placements.world import differing
 from tests.factories import (
     CLUSTER,
@@ -236,6 +238,30 @@ def test_from_an_event_on_it_knows_what_was_known_there():
     came = {one.life.uid for one in found[0].stays}
     assert came == {job.name for job in jobs if job.at > 120}
     assert all(one.bound_us for one in found[0].stays)
+
+
+@pytest.mark.parametrize("bind", [0, 1])
+def test_while_reactors_are_paused_nobody_is_placed_and_time_passes_once_for_each_event(
+    bind, monkeypatch
+):
+    history = two_nodes().placed("before", 5, 5 + bind, "n1", cpu="1").done("before", 20, cpu="1")
+    for at, is_on in ((30, True), (90_000, False)):
+        fact = PauseChanged(is_paused=is_on, author="ann", reason="")
+        history.say(said(fact, key="pause", id=f"pause/{at}", at=at))
+    history.placed("p", 40, 41, "n1", cpu="1").done("p", 95_000, since=41, cpu="1")
+    history.pod("last", 99_000, cpu="1")
+    tries = []
+    true = Trial._try
+    monkeypatch.setattr(Trial, "_try", lambda self, at: (tries.append(at), true(self, at)))
+    found = {uid: (node, start) for uid, node, start, _ in stays(history, policy())}
+    assert found["p"] == ("n2", 90_000 + bind)
+    assert len(tries) < 20
+
+
+def test_a_pod_whose_resources_are_rubbish_stays_as_on_record_and_hides_nobody():
+    rubbish = msgspec.Raw(b'{"containers":[{"requests":{"cpu":[1]}}]}')
+    history = two_nodes().placed("bad", 4, 5, "n1", resources=rubbish).placed("p", 6, 7, "n1")
+    assert [uid for uid, *_ in stays(history.ticks(50), policy())] == ["p"]
 
 
 def test_an_event_that_cannot_be_read_changes_nothing():
