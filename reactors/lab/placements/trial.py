@@ -40,7 +40,8 @@ from reactors.scheduling.state import SchedulingState
 
 #: So long after a pod came it is tried at most, with all that came meanwhile: live a batch is read as fast.
 PASS_US = 100_000
-NEVER_US = 2**62
+#: Later than any time of an event.
+NEVER_US = 2**64
 #: Passes in a row after which the record goes on: each tries other pods, so this is never reached but by a fault.
 MOST_PASSES = 10_000
 

@@ -17,6 +17,7 @@ import msgspec
 
 from bus.clock import format_stamp
 from bus.envelope import Event
+from bus.errors import TimestampError
 from bus.events.constraints import PodConstraints
 from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
@@ -112,7 +113,7 @@ class World:
         if until_us is not None:
             heapq.heappush(self._ends, (max(until_us, at_us), uid))
         bound = msgspec.structs.replace(
-            fact, node=node, scheduled=format_stamp(at_us), phase="Running",
+            fact, node=node, scheduled=_stamp(at_us), phase="Running",
             resource_version=f"{fact.resource_version}~",
         )  # fmt: skip
         self._placed[uid] = bound
@@ -137,7 +138,7 @@ class World:
         again = f"{stay.life.uid}~{self._again}"
         self._come(stay.life, again, event.time_us).is_again = True
         made = msgspec.structs.replace(
-            fact, uid=again, name=f"{stay.life.name}~{self._again}", created=format_stamp(event.time_us),
+            fact, uid=again, name=f"{stay.life.name}~{self._again}", created=_stamp(event.time_us),
             node=None, scheduled=None, phase="Pending",
         )  # fmt: skip
         self._waiting[again] = made
@@ -222,3 +223,11 @@ class World:
         here = {uid for uid in (*self._waiting, *self._placed) if covers(fact, uid)}
         uids = {uid for uid in fact.uids if uid not in self._here} | here
         return said(msgspec.structs.replace(fact, uids=tuple(sorted(uids))), event.key, event, event.time_us)  # fmt: skip
+
+
+def _stamp(us: int) -> str | None:
+    """None for a time that has none, as a wrong clock may say it."""
+    try:
+        return format_stamp(us)
+    except TimestampError:
+        return None

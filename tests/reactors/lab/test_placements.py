@@ -7,7 +7,7 @@ from bus.events.clock import LEADER, ClockTicked
 from bus.events.policies import PauseChanged
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
-from reactors.lab.placements import RULES, PlacementLab
+from reactors.lab.placements import RULES, PlacementLab, outcome
 from reactors.lab.placements.trial import Trial
 from reactors.lab.placements.world import differing
 from tests.factories import (
@@ -256,6 +256,30 @@ def test_while_reactors_are_paused_nobody_is_placed_and_time_passes_once_for_eac
     found = {uid: (node, start) for uid, node, start, _ in stays(history, policy())}
     assert found["p"] == ("n2", 90_000 + bind)
     assert len(tries) < 20
+
+
+@pytest.mark.parametrize("far", [3e9, 1e12, 9e12])
+def test_one_event_of_a_wrong_clock_ends_what_ends_by_then_and_nothing_else(far):
+    """Years and thousands of years ahead; what comes after it comes at its own time, as far as anybody knows."""
+    history = (
+        two_nodes().placed("p", 5, 6, "n1", cpu="1").done("p", 100, cpu="1").ticks(200).sorted()
+    )
+    wrong = said(ClockTicked(), key=LEADER, id="far", at=far)
+    after = History().placed("q", 210, 211, "n1", cpu="8").done("q", 240, cpu="8", since=211)
+    events = [
+        *history,
+        wrong,
+        *after.events,
+        *History().pod("r", 250, cpu="12").ticks(300, 260).events,
+    ]
+    numbered = [msgspec.structs.replace(one, sequence=n) for n, one in enumerate(events, 1)]
+    ((found,),), _ = played(numbered, policy(), rules=("likely",))
+    assert [(one.life.uid, one.node) for one in found.stays] == [
+        ("p", "n2"),
+        ("q", "n2"),
+        ("r", ""),
+    ]
+    outcome([found], [one.life for one in found.stays], by="namespace")
 
 
 def test_a_pod_whose_resources_are_rubbish_stays_as_on_record_and_hides_nobody():
