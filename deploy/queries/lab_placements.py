@@ -51,7 +51,7 @@ def tried_placements(
         lives.apply(fact, event)
     if not lives.of:
         raise SettingsError(f"no pod came in the events {first + 1:,} to {last:,}")
-    lives.last_us = max(lives.last_us, end.time_us)
+    lives.last_us = end.time_us
     lab = PlacementLab(cluster, policies, lives, known=known)
     lab.open(opening)
     for part in archived(select, cluster, lab.reads, after=first, until=last, apart=False):

@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from bus.envelope import Event
-from bus.errors import EnvelopeError
+from bus.errors import EnvelopeError, TimestampError
 from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, EffectSettled
@@ -81,11 +81,11 @@ class EvictionTrial:
     def play(self, events: Iterable[Event]) -> None:
         """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
         for event in events:
-            with suppress(EnvelopeError):
+            with suppress(EnvelopeError, TimestampError):
                 fact = read(event, VOCABULARY)
                 self._take(fact, event)
                 self._pods.apply(fact, event)
-            self._last_us = max(self._last_us, event.time_us)
+            self._last_us = event.time_us
 
     def end(self) -> Played:
         """What was found, when all was played."""

@@ -59,6 +59,7 @@ class Lives:
 
     def __init__(self, begin_us: int = 0, claims: Iterable[ClaimKey] = ()) -> None:
         self.of: dict[str, Life] = {}
+        #: The time of the newest event: that of one before it may be of a wrong clock.
         self.last_us = begin_us
         #: Namespaces and names of all claims of volumes that were seen.
         self.claims = set(claims)
@@ -72,7 +73,7 @@ class Lives:
 
     def apply(self, fact: Fact, event: Event) -> None:
         """The next event of the record."""
-        self.last_us = max(self.last_us, event.time_us)
+        self.last_us = event.time_us
         if isinstance(fact, PodsListed):
             present = set(fact.uids)
             for uid in [one for one in self._alive if covers(fact, one) and one not in present]:

@@ -279,7 +279,8 @@ def test_one_event_of_a_wrong_clock_ends_what_ends_by_then_and_nothing_else(far)
         ("q", "n2"),
         ("r", ""),
     ]
-    outcome([found], [one.life for one in found.stays], by="namespace")
+    total = outcome([found], [one.life for one in found.stays], by="namespace").total
+    assert total.waited_s == 52
 
 
 def test_a_pod_whose_resources_are_rubbish_stays_as_on_record_and_hides_nobody():
