@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import sha256
@@ -32,9 +33,12 @@ from cryptography.hazmat.primitives.serialization import (
 
 from bus.errors import TransparencyLogError
 
-#: Seconds for a connection, and for the next bytes of an answer; the most bytes of one; entries that are asked for at once.
-CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
+#: Seconds for a connection, for the next bytes of an answer, and for a whole one; the most bytes of one; entries that are asked
+#: for at once.
+CONNECT_SECONDS, ANSWER_SECONDS, WHOLE_SECONDS = 10.0, 60.0, 120.0
 MOST_BYTES = 4 * 2**20
+#: What is packed could be unpacked to any size.
+AS_IT_IS = {"Accept-Encoding": "identity"}
 AT_ONCE = 10
 #: More entries of one key than anybody adds in a hundred years of days.
 MOST_ENTRIES = 40_000
@@ -237,14 +241,20 @@ class TransparencyLog:
     def _ask(self, method: str, path: str, body: Any = None, also: Sequence[int] = ()) -> bytes:
         """The body of an answer, or b"" where its status is one of ``also``."""
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        content = b""
+        content, end = b"", time.monotonic() + WHOLE_SECONDS
         try:
-            with httpx.Client(timeout=timeout, trust_env=self._trust_env) as client:
+            with httpx.Client(
+                timeout=timeout, trust_env=self._trust_env, headers=AS_IT_IS
+            ) as client:
                 with client.stream(method, self._url + path, json=body) as answer:
-                    for part in answer.iter_bytes():
+                    for part in answer.iter_raw():
                         content += part
                         if len(content) > MOST_BYTES:
                             raise self._wrong(f"{path}: an answer of more than {MOST_BYTES} bytes")
+                        if time.monotonic() > end:
+                            raise self._wrong(
+                                f"{path}: not all of it came in {WHOLE_SECONDS:.0f} s"
+                            )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._wrong(f"{str(error) or type(error).__name__}") from None
         if answer.status_code in also:
@@ -291,7 +301,10 @@ def _read(content: bytes, kind: type[T]) -> T:
 
 
 def _pem(public_key: bytes) -> bytes:
-    key = ed25519.Ed25519PublicKey.from_public_bytes(public_key)
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(public_key)
+    except ValueError:
+        raise TransparencyLogError(f"no ed25519 key: {public_key[:64].hex()}") from None
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

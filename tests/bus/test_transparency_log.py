@@ -169,6 +169,19 @@ def test_a_log_that_is_away_a_key_that_is_none_and_a_signature_that_is_wrong_are
         client.add(b"text", KEYS[1].sign(b"other"), raw(KEYS[1]))
 
 
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_without_end(log, client, monkeypatch):
+    fill(client, 5)
+    monkeypatch.setattr("bus.transparency_log.WHOLE_SECONDS", -1.0)
+    with pytest.raises(TransparencyLogError, match="not all of it came in"):
+        client.witnessed(raw(KEYS[0]))
+
+
+@pytest.mark.parametrize("key", [b"", b"short", b"x" * 33])
+def test_a_key_that_is_none_is_named(client, key):
+    with pytest.raises(TransparencyLogError, match=f"no ed25519 key: {key.hex()}"):
+        client.witnessed(key)
+
+
 def test_entries_of_other_kinds_are_passed_over(log, client):
     fill(client, 2)
     log.bodies[1] = log.bodies[1].replace(b"rekord", b"intoto")

@@ -109,6 +109,11 @@ def test_by_a_new_key_it_is_found_where_the_old_one_is_named(data, where, tmp_pa
     assert code == Exit.DIFFERENT and any("entry 0 of the log" in why for why in whys), whys
 
 
+def test_a_key_that_is_none_is_told_without_a_traceback(data, where, capsys):
+    code, _, err = verified(capsys, "--heads", where, "--key", "abcd")
+    assert code == Exit.FAILED and "no ed25519 key: abcd" in err and "Traceback" not in err
+
+
 def test_who_answers_in_the_place_of_the_log_is_found(data, where, log, capsys):
     log.key = rekor.ec.generate_private_key(rekor.ec.SECP256R1())
     code, _, err = verified(capsys, "--heads", where)
