@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from bus.envelope import Event
+from bus.events.policies import Mode
 from bus.events.vocabulary import Fact, remember
 from reactors.engine.contract import Reactor
+from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica
+from reactors.engine.settings import ReactorPolicy
 
 #: Who says what did not happen.
 SOURCE = "lab"
@@ -20,6 +23,13 @@ def said(fact: Fact, key: str, event: Event, at_us: int | None = None) -> Event:
     made = msgspec.structs.replace(made, sequence=event.sequence)
     remember(made, fact)
     return made
+
+
+def govern(replica: Replica, name: str, mode: Mode, policy: ReactorPolicy, at_us: int = 0) -> None:
+    """Let a reactor go by the policy that is tried, from here on."""
+    fact = policy_changed(name, mode, policy, author=SOURCE)
+    event = fact.event(cluster=replica.cluster, key=name, id=SOURCE, source=SOURCE, time_us=at_us)
+    replica.apply(msgspec.structs.replace(event, sequence=replica.sequence))
 
 
 def restore(replica: Replica, known: Replica | None, reactor: Reactor) -> None:

@@ -26,13 +26,12 @@ from bus.events.vocabulary import Fact, read
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.reactor import reactor
 from reactors.culling.state import NAME, CullingState
-from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.lab.culling.due import DueNotebooks
 from reactors.lab.culling.world import Span, World
 from reactors.lab.pods import Earlier, Pods
 from reactors.lab.rules import RULES, Rule, Sittings
-from reactors.lab.synthetic import SOURCE, saved
+from reactors.lab.synthetic import SOURCE, govern, saved
 
 #: So long an effect takes.
 EFFECT_US = SECOND_US
@@ -73,7 +72,7 @@ class Trial:
         self._rule: Rule = rule
         self._world = World(state, policy, rule, pods, sittings)
         self._decided: list[Decided] = []
-        self._begin(mode, policy)
+        govern(self._replica, NAME, mode, policy)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -97,12 +96,6 @@ class Trial:
         self._world.end(until_us)
         recorded, spans = self._world.record.decisions.values(), self._world.spans
         return Played(self._rule, tuple(recorded), tuple(self._decided), tuple(spans))
-
-    def _begin(self, mode: Mode, policy: CullingPolicy) -> None:
-        fact = policy_changed(NAME, mode, policy, author=SOURCE)
-        cluster = self._replica.cluster
-        event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=0)
-        self._replica.apply(msgspec.structs.replace(event, sequence=self._replica.sequence))
 
     def _fold(self, event: Event) -> None:
         self._replica.apply(event)

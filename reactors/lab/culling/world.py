@@ -35,25 +35,13 @@ from reactors.culling.state import CullingState
 from reactors.lab.culling.record import Record
 from reactors.lab.pods import Pods
 from reactors.lab.rules import Rule, Sittings
+from reactors.lab.span import PodSpan
 from reactors.lab.synthetic import said
 
 
-class Span(msgspec.Struct):
-    """A time in which a notebook ran on record and not under trial (``is_saved``), or the other way round.
+class Span(PodSpan):
+    """That of a notebook. ``again_us``: when its owner was back; 0 = never."""
 
-    ``until_us`` 0 = it is not over. ``again_us``: when its owner was back; 0 = never.
-    """
-
-    #: The pod on record.
-    uid: str
-    namespace: str
-    team: str
-    decision: Decision
-    is_saved: bool
-    cpu_milli: int
-    gpu_milli: int
-    from_us: int
-    until_us: int = 0
     again_us: int = 0
 
 

@@ -19,7 +19,14 @@ from bus.errors import TimestampError
 from bus.events.pods import PodState, PodVanished
 from projections.cluster import Pod
 from projections.cluster.rows import ENDED
-from reactors.lab.evictions.span import Span
+from reactors.lab.span import PodSpan
+
+
+class Span(PodSpan):
+    """That of a pod that is evicted on record or under trial. ``least_us`` and ``most_us`` bound ``until_us``; 0 = not yet."""
+
+    least_us: int = 0
+    most_us: int = 0
 
 
 class _Kept(msgspec.Struct):

@@ -14,7 +14,7 @@ from bus.clock import SECOND_US
 from bus.events.decisions import Decision, Evict
 from reactors.evictions.state import PREEMPTED
 from reactors.lab.amounts import SAME_US, Amount, Kind
-from reactors.lab.evictions.span import Span
+from reactors.lab.evictions.kept import Span
 from reactors.lab.evictions.trial import Played
 
 #: From one tick to the next, and from an eviction to the end of its pod.

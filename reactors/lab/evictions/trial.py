@@ -24,16 +24,14 @@ from bus.events.vocabulary import Fact, read
 from bus.events.workloads import WorkloadVanished
 from projections.cluster import Pod, covers
 from projections.cluster.rows import ENDED
-from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, decision_event
 from reactors.evictions import NAME
 from reactors.evictions.reactor import reactor
 from reactors.evictions.settings import EvictionPolicy
 from reactors.evictions.state import PREEMPTED, EvictionState
-from reactors.lab.evictions.kept import KeptPods
-from reactors.lab.evictions.span import Span
+from reactors.lab.evictions.kept import KeptPods, Span
 from reactors.lab.pods import Earlier, Pods
-from reactors.lab.synthetic import SOURCE, restore, said
+from reactors.lab.synthetic import govern, restore, said
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -71,7 +69,7 @@ class EvictionTrial:
         self._teams: dict[str, str] = {}
         self._quiet: Event | None = None
         self._last_us = 0
-        self._begin(mode, policy)
+        govern(self._replica, NAME, mode, policy)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -97,12 +95,6 @@ class EvictionTrial:
             span.least_us, span.most_us = span.least_us or span.until_us, span.most_us or last_us
         recorded = tuple(self._recorded.values())
         return Played(recorded, tuple(self._decided), tuple(self._spans), self._teams)
-
-    def _begin(self, mode: Mode, policy: EvictionPolicy) -> None:
-        fact = policy_changed(NAME, mode, policy, author=SOURCE)
-        cluster = self._replica.cluster
-        event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=0)
-        self._replica.apply(msgspec.structs.replace(event, sequence=self._replica.sequence))
 
     def _take(self, fact: Fact, event: Event) -> None:
         if isinstance(fact, ClockTicked):
@@ -244,7 +236,8 @@ class EvictionTrial:
         # Who has a controller may be made again at once.
         least_us = 0 if is_saved and pod.owner is None else at_us
         span = Span(
-            pod.uid, pod.namespace, self._teams.get(pod.uid, ""), decision, is_saved, cpu_milli, gpu_milli, at_us, least_us
+            pod.uid, pod.namespace, self._teams.get(pod.uid, ""), decision, is_saved, cpu_milli, gpu_milli, at_us,
+            least_us=least_us,
         )  # fmt: skip
         self._spans.append(span)
         return span

@@ -28,11 +28,10 @@ from bus.events.decisions import (
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact, read
 from projections.cluster.rows import Node
-from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.lab.placements.lives import Lives
 from reactors.lab.placements.world import RULES, PlacementRule, Stay, World, differing
-from reactors.lab.synthetic import SOURCE, said, saved
+from reactors.lab.synthetic import govern, said, saved
 from reactors.scheduling import NAME
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
@@ -75,7 +74,10 @@ class Trial:
         self._bind_us = lives.bind_us - self._pass_us
         self._binds = deque[int]()
         self._last: Event | None = None
-        self._begin(policy)
+        govern(self._replica, NAME, "on", policy, self._state.at_us)
+        if any(self._state.outstanding):
+            # Given a node before by the policy on record, and not seen there yet.
+            self._binds.append(self._state.at_us + self._bind_us)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -100,15 +102,6 @@ class Trial:
         """What was found, when all was taken."""
         self._pass_time(until_us)
         return Played(self._rule, tuple(self._world.stays), until_us)
-
-    def _begin(self, policy: SchedulingPolicy) -> None:
-        fact = policy_changed(NAME, "on", policy, author=SOURCE)
-        cluster = self._replica.cluster
-        event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=self._state.at_us)  # fmt: skip
-        self._replica.apply(msgspec.structs.replace(event, sequence=self._replica.sequence))
-        if any(self._state.outstanding):
-            # Given a node before by the policy on record, and not seen there yet.
-            self._binds.append(self._state.at_us + self._bind_us)
 
     def _fold(self, event: Event) -> None:
         self._replica.apply(event)

@@ -7,9 +7,10 @@ import msgspec
 from bus.events.decisions import Decision
 
 
-class Span(msgspec.Struct):
-    """``is_saved``: on record alone. Times in microseconds UTC; 0 = not yet. ``least_us`` and ``most_us`` bound ``until_us``."""
+class PodSpan(msgspec.Struct):
+    """``is_saved``: on record alone. Times in microseconds UTC; ``until_us`` 0 = it is not over."""
 
+    #: The pod on record.
     uid: str
     namespace: str
     team: str
@@ -18,6 +19,4 @@ class Span(msgspec.Struct):
     cpu_milli: int
     gpu_milli: int
     from_us: int
-    least_us: int
     until_us: int = 0
-    most_us: int = 0
