@@ -150,10 +150,10 @@ def _columns(by: str) -> tuple[Column, ...]:
     return (
         Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
         Column("PLACED", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
-        field("ELSEWHERE", drop=3),
+        field("ELSEWHERE", drop=2),
         field("SOONER"),
         field("LATER"),
-        field("EVICTED", drop=2),
+        field("EVICTED", drop=3),
         Column("WAITED HOURS", _waited, is_figure=True, drop=1),
         Column("WAITED LESS", lambda row: hours(row, "waited_less_s", _HOUR), is_figure=True),
         Column("GPU-HOURS LESS", lambda row: hours(row, "gpu_milli_s"), is_figure=True, wide=True),
