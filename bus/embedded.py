@@ -205,12 +205,17 @@ class EmbeddedServer:
         while True:
             if process.poll() is not None:
                 raise BusUnavailableError("the embedded bus did not start", log=self._tail())
-            told = _read_ports(ports)
-            if told is not None and await asyncio.to_thread(_healthy, told["monitoring"][0]):
+            addresses = _read_ports(ports)
+            if addresses is not None and await asyncio.to_thread(
+                _healthy, addresses["monitoring"][0]
+            ):
                 break
             await asyncio.sleep(0.02)
         self._address = msgspec.structs.replace(
-            self._address, url=told["nats"][0], monitor_url=told["monitoring"][0], pid=process.pid
+            self._address,
+            url=addresses["nats"][0],
+            monitor_url=addresses["monitoring"][0],
+            pid=process.pid,
         )
         replace(self.folder / "address.json", msgspec.json.encode(self._address))
 
@@ -375,10 +380,10 @@ def _refuses(monitor_url: str) -> bool:
 def _read_ports(path: Path) -> dict[str, list[str]] | None:
     """What the server wrote about its ports; None while the file is not there or half written."""
     try:
-        told: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())
+        addresses: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return told if told.get("nats") and told.get("monitoring") else None
+    return addresses if addresses.get("nats") and addresses.get("monitoring") else None
 
 
 def _port(url: str) -> int:

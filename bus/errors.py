@@ -26,10 +26,10 @@ class BursarError(Exception):
         for name, value in fields.items():
             setattr(self, name, value)
         # Docstrings are absent under `python -OO`; the class name still says what happened.
-        said = message or (type(self).__doc__ or type(self).__name__).partition("\n")[0].rstrip(".")
+        text = message or (type(self).__doc__ or type(self).__name__).partition("\n")[0].rstrip(".")
         if fields:
-            said += ": " + " ".join(f"{name}={value!r}" for name, value in fields.items())
-        super().__init__(said)
+            text += ": " + " ".join(f"{name}={value!r}" for name, value in fields.items())
+        super().__init__(text)
 
 
 class RetryableError(BursarError):

@@ -68,8 +68,8 @@ def bucket_of(where: str) -> Bucket:
     name, _, prefix = where.removeprefix(SCHEME).partition("/")
     if not (where.startswith(SCHEME) and name):
         raise ObjectStoreError(f"{where}: name a bucket, as in s3://backups/bursar")
-    said = {key: text for key, text in os.environ.items() if key.startswith(_NAMES)}
-    return Bucket(_store(frozenset(said.items())), name, prefix.strip("/"))
+    variables = {key: text for key, text in os.environ.items() if key.startswith(_NAMES)}
+    return Bucket(_store(frozenset(variables.items())), name, prefix.strip("/"))
 
 
 class Bucket:
@@ -193,8 +193,8 @@ class Bucket:
         except S3Error as error:
             if error.code in _KEYS:
                 _store.cache_clear()
-            said = _WORDS.get(error.code or "") or f"{error.code}: {error.message}"
-            raise ObjectStoreError(f"{self.named(name)}: {said}") from None
+            reason = _WORDS.get(error.code or "") or f"{error.code}: {error.message}"
+            raise ObjectStoreError(f"{self.named(name)}: {reason}") from None
         except HTTPError as error:
             store.away_until, store.why = time.monotonic() + AWAY_SECONDS, str(error)
             raise ObjectStoreError(f"{self.named(name)}: {error}") from None
@@ -213,14 +213,14 @@ def _store(variables: frozenset[tuple[str, str]]) -> _Store:
         from minio.error import MinioException
     except ImportError:
         raise ObjectStoreError("s3://: minio is not installed: pip install 'bursar[s3]'") from None
-    said = dict(variables)
-    url = said.get("AWS_ENDPOINT_URL_S3") or said.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"  # fmt: skip
+    given = dict(variables)
+    url = given.get("AWS_ENDPOINT_URL_S3") or given.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"  # fmt: skip
     endpoint = urlsplit(url)
     if endpoint.scheme not in ("http", "https") or not endpoint.netloc or endpoint.path.strip("/"):
         raise ObjectStoreError("AWS_ENDPOINT_URL is no address, as in https://store.example:9000")
     tls: dict[str, Any] = {
         "cert_reqs": "CERT_REQUIRED",
-        "ca_certs": said.get("AWS_CA_BUNDLE") or said.get("SSL_CERT_FILE") or certifi.where(),
+        "ca_certs": given.get("AWS_CA_BUNDLE") or given.get("SSL_CERT_FILE") or certifi.where(),
     }
     pool = urllib3.PoolManager(
         timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS),
@@ -236,7 +236,7 @@ def _store(variables: frozenset[tuple[str, str]]) -> _Store:
     known = providers.ChainedProvider(
         [
             providers.EnvAWSProvider(),
-            providers.AWSConfigProvider(profile=said.get("AWS_PROFILE")),
+            providers.AWSConfigProvider(profile=given.get("AWS_PROFILE")),
             providers.IamAwsProvider(http_client=near),
         ]
     )
@@ -249,7 +249,7 @@ def _store(variables: frozenset[tuple[str, str]]) -> _Store:
     client = Minio(
         endpoint.netloc,
         secure=is_secret,
-        region=said.get("AWS_REGION") or said.get("AWS_DEFAULT_REGION"),
+        region=given.get("AWS_REGION") or given.get("AWS_DEFAULT_REGION"),
         http_client=pool,
         credentials=known,
     )

@@ -180,12 +180,12 @@ class TransparencyLog:
             raise self._wrong(f"{where} is not proven to be in the log")
         if not self._is_checkpoint(proof.checkpoint, proof.tree_size, root):
             raise self._wrong(f"{where}: its proof is not signed by the log's key")
-        said = {
+        signed = {
             "body": entry.body, "integratedTime": entry.integrated_time, "logID": entry.log_id,
             "logIndex": entry.log_index,
         }  # fmt: skip
         if not self._signed(
-            _unb64(entry.verification.signed_entry_timestamp), msgspec.json.encode(said)
+            _unb64(entry.verification.signed_entry_timestamp), msgspec.json.encode(signed)
         ):
             raise self._wrong(f"{where}: its time is not signed by the log's key")
 
@@ -195,20 +195,20 @@ class TransparencyLog:
         lines = text.split("\n")
         if len(lines) < 3 or lines[1:3] != [str(size), _b64(root)]:
             return False
-        said = text.encode() + b"\n"
+        content = text.encode() + b"\n"
         for line in signatures.splitlines():
             parts = line.split(" ")
-            if len(parts) == 3 and self._signed(_unb64(parts[2])[4:], said):
+            if len(parts) == 3 and self._signed(_unb64(parts[2])[4:], content):
                 return True
         return False
 
-    def _signed(self, signature: bytes, said: bytes) -> bool:
+    def _signed(self, signature: bytes, content: bytes) -> bool:
         key = self._public_key()
         try:
             if isinstance(key, ec.EllipticCurvePublicKey):
-                key.verify(signature, said, ec.ECDSA(hashes.SHA256()))
+                key.verify(signature, content, ec.ECDSA(hashes.SHA256()))
             else:
-                key.verify(signature, said)
+                key.verify(signature, content)
         except InvalidSignature:
             return False
         return True
@@ -287,10 +287,10 @@ def root_of(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes 
 
 def _reason(content: bytes) -> str:
     try:
-        said = _read(content, dict[str, Any]).get("message")
+        message = _read(content, dict[str, Any]).get("message")
     except TransparencyLogError:
         return ""
-    return f": {said[:200]!r}" if isinstance(said, str) else ""
+    return f": {message[:200]!r}" if isinstance(message, str) else ""
 
 
 def _read(content: bytes, kind: type[T]) -> T:

@@ -72,23 +72,23 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line, without its end."""
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": stamp.replace("+00:00", "Z"), "level": record.levelname.lower(),
             "logger": record.name, "message": record.getMessage(),
         }  # fmt: skip
         position = _position.get()
         if position is not None and (sequence := position()):
-            told["sequence"] = sequence
+            fields["sequence"] = sequence
         if (event := getattr(record, "event", None)) is not None:
-            told["event"] = event
+            fields["event"] = event
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        while len(line := json.dumps(told)) >= MOST:
+            fields["error"] = self.formatException(record.exc_info)
+        while len(line := json.dumps(fields)) >= MOST:
             # The end of a traceback says what happened, and of a message its beginning.
-            if len(told.get("error", "")) > len(told["message"]):
-                told["error"] = "…" + told["error"][len(told["error"]) // 2 + 1 :]
+            if len(fields.get("error", "")) > len(fields["message"]):
+                fields["error"] = "…" + fields["error"][len(fields["error"]) // 2 + 1 :]
             else:
-                told["message"] = told["message"][: len(told["message"]) // 2] + "…"
+                fields["message"] = fields["message"][: len(fields["message"]) // 2] + "…"
         return line
 
 

@@ -223,8 +223,8 @@ def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[Su
         found[cluster, node or name.rpartition("/")[0], vendor(driver)][0] += WHOLE
     for columns in select(sa.select(nodes.nodes).where(nodes.nodes.c.vanished == 0)):
         row = nodes.codec.row(columns)
-        said = row.sharing()
-        texts = _texts(said[-1][1]) if said and said[-1][1] else {}
+        sharing = row.sharing()
+        texts = _texts(sharing[-1][1]) if sharing and sharing[-1][1] else {}
         for name, milli in offered(_texts(row.history[-1][2][2]), texts).items():
             found[row.cluster, row.name, name][1] += milli
     return [Supplied(*key, *amounts) for key, amounts in sorted(found.items())]

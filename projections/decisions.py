@@ -97,26 +97,26 @@ class _Body(msgspec.Struct):
 
 
 def _shown(row: Decided) -> dict[str, Any]:
-    said, settled = row.said, row.settled
-    target = said.target if said else None
-    body = _Body(msgspec.Raw(msgspec.json.encode(said)), settled)
+    decided, settled = row.said, row.settled
+    target = decided.target if decided else None
+    body = _Body(msgspec.Raw(msgspec.json.encode(decided)), settled)
     return {
-        "type": said.wire_type if said else None,
-        "reactor": said.reactor if said else None,
-        "key": said.key if said else None,
+        "type": decided.wire_type if decided else None,
+        "reactor": decided.reactor if decided else None,
+        "key": decided.key if decided else None,
         "kind": target.kind if target else None,
         "namespace": target.namespace if target else None,
         "name": target.name if target else None,
         "uid": target.uid if target else None,
-        "reason": said.reason if said else None,
-        "is_shadow": int(said.is_shadow) if said else None,
-        "at_us": said.at_us if said else None,
-        "numbers": text(said.numbers) if said else None,
+        "reason": decided.reason if decided else None,
+        "is_shadow": int(decided.is_shadow) if decided else None,
+        "at_us": decided.at_us if decided else None,
+        "numbers": text(decided.numbers) if decided else None,
         "result": settled.result if settled else None,
         "message": settled.message if settled else None,
         "settled_us": row.settled_us if settled else None,
         "body": text(body),
-        "quota": said.quota if said else None,
+        "quota": decided.quota if decided else None,
     }
 
 

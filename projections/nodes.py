@@ -55,9 +55,9 @@ class Node(msgspec.Struct, frozen=True):
         """(second from which it holds, what it says of shared cards as JSON), oldest first; "" where it says nothing."""
         if not self.cards:
             return []
-        said = {(version, time_us): text for version, time_us, text in self.cards}
+        texts = {(version, time_us): text for version, time_us, text in self.cards}
         points = tuple(
-            (version, time_us, said.get((version, time_us), ""))
+            (version, time_us, texts.get((version, time_us), ""))
             for version, time_us, _ in self.history
         )
         return timelines.changes(points)
@@ -78,8 +78,8 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
         allocatable = msgspec.json.encode(fact.allocatable, order="sorted").decode()
         value = (fact.uid, fact.model, allocatable, int(fact.ready), int(fact.unschedulable))
         history = timelines.added(history, fact.resource_version, event.time_us, value)
-        if said := _cards(fact):
-            cards = timelines.added(cards, fact.resource_version, event.time_us, said)
+        if observed := _cards(fact):
+            cards = timelines.added(cards, fact.resource_version, event.time_us, observed)
     if history == row.history and gone == row.gone and cards == row.cards:
         return row
     return Node(row.cluster, row.name, history, gone, cards, event.sequence)

@@ -121,28 +121,28 @@ _elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 
 def _shown(row: Quota) -> dict[str, Any]:
-    said = row.said
+    observed = row.said
     # Rows of older histories, which say nothing of namespaces, stay as they were.
     served = row.rules or row.elastic
-    state = (said, row.time_us, row.gone, *((served,) if served else ()))
+    state = (observed, row.time_us, row.gone, *((served,) if served else ()))
     return {
-        "parent": said.parent if said else None,
-        "tree": said.tree if said else None,
-        "hard": text(said.hard) if said else None,
-        "cash": text(said.cash) if said else None,
-        "min": text(said.min) if said else None,
-        "max": text(said.max) if said else None,
-        "period": said.budget.period if said else None,
-        "problem": said.problem if said else None,
+        "parent": observed.parent if observed else None,
+        "tree": observed.tree if observed else None,
+        "hard": text(observed.hard) if observed else None,
+        "cash": text(observed.cash) if observed else None,
+        "min": text(observed.min) if observed else None,
+        "max": text(observed.max) if observed else None,
+        "period": observed.budget.period if observed else None,
+        "problem": observed.problem if observed else None,
         "vanished": int(row.vanished),
         "state": text(state),
     }
 
 
 def _known(named: Named) -> dict[str, Any]:
-    said, time_us, gone, *served = _decoder.decode(named["state"])
+    observed, time_us, gone, *served = _decoder.decode(named["state"])
     found = {
-        "said": _said.decode(said), "time_us": int(bytes(time_us)), "gone": _gone.decode(gone)
+        "said": _said.decode(observed), "time_us": int(bytes(time_us)), "gone": _gone.decode(gone)
     }  # fmt: skip
     if served and named["kind"] == "ElasticQuota":
         return {**found, "elastic": _elastic.decode(served[0])}

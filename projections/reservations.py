@@ -121,13 +121,13 @@ def _charged(texts: Mapping[str, str] | None) -> tuple[int, int]:
 def totals(changes: list[tuple[int, Any]]) -> Totals:
     """What was reserved and used up to the newest change."""
     cpu = gpu = used_cpu = used_gpu = 0
-    for (start, said), (end, _) in pairwise(changes):
-        if said != GONE:
+    for (start, status), (end, _) in pairwise(changes):
+        if status != GONE:
             seconds = max(0, end - start)
-            cpu, gpu = cpu + said.cpu * seconds, gpu + said.gpu * seconds
+            cpu, gpu = cpu + status.cpu * seconds, gpu + status.gpu * seconds
             used_cpu, used_gpu = (
-                used_cpu + said.used_cpu * seconds,
-                used_gpu + said.used_gpu * seconds,
+                used_cpu + status.used_cpu * seconds,
+                used_gpu + status.used_gpu * seconds,
             )
     return Totals(*(min(one, MOST_SUM) for one in (cpu, gpu, used_cpu, used_gpu)))
 

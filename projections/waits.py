@@ -138,12 +138,12 @@ def _marked(row: Wait, mark: Mark) -> Wait:
 
 
 def _shown(row: Wait) -> dict[str, Any]:
-    said, released = row.said, [mark for mark in row.marks if mark.quota]
-    queue = said.annotations.get(QUEUE_ANNOTATION, "") if said else ""
+    observed, released = row.said, [mark for mark in row.marks if mark.quota]
+    queue = observed.annotations.get(QUEUE_ANNOTATION, "") if observed else ""
     return {
         "quota": released[-1].quota if released else queue,
-        "priority_class": said.priority_class if said else "",
-        "wanted": text(said.wanted if said else {}),
+        "priority_class": observed.priority_class if observed else "",
+        "wanted": text(observed.wanted if observed else {}),
         "created_us": row.created_us,
         "released_us": released[0].time_us if released else None,
         "gone_us": row.gone[1] if row.gone else None,

@@ -128,14 +128,17 @@ def _asked(fact: WorkloadObserved, event: Event) -> Requested | None:
     return Requested(fact.resource_version, event.time_us, ask)
 
 
-def _newer(known: Requested | None, said: Requested | None) -> Requested | None:
-    if known is None or said is None:
-        return known or said
-    one, other = (known.resource_version, known.time_us), (said.resource_version, said.time_us)
+def _newer(known: Requested | None, other_demand: Requested | None) -> Requested | None:
+    if known is None or other_demand is None:
+        return known or other_demand
+    one, other = (
+        (known.resource_version, known.time_us),
+        (other_demand.resource_version, other_demand.time_us),
+    )
     if one == other:
         # One version is one demand; where a writer broke that, arrival must not choose.
-        return min(known, said, key=repr)
-    return said if timelines.replaces(*other, one) else known
+        return min(known, other_demand, key=repr)
+    return other_demand if timelines.replaces(*other, one) else known
 
 
 def is_same_word(before: Workload | None, after: Workload) -> bool:

@@ -141,20 +141,20 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
     closed = closed_for({CLAIMS, TEMPLATES, *((kind.group, kind.resource) for kind in GOVERNED)})
 
     def failure(review: Review, error: Exception | None) -> Answer:
-        said = closed(review, error)
-        if said.allowed or is_shadow:
+        answer = closed(review, error)
+        if answer.allowed or is_shadow:
             admission.withdrawals.answered(review.uid)
         else:
             admission.withdrawals.refused(review.uid)
-        return said if said.allowed or not is_shadow else as_warning(said)
+        return answer if answer.allowed or not is_shadow else as_warning(answer)
 
     return failure
 
 
-def as_warning(said: Answer) -> Answer:
+def as_warning(answer: Answer) -> Answer:
     """A refusal that refuses nothing."""
-    warning = f"Bursar would refuse this: {said.message}"
-    return Answer(True, said.reason, warnings=(warning, *said.warnings))
+    warning = f"Bursar would refuse this: {answer.message}"
+    return Answer(True, answer.reason, warnings=(warning, *answer.warnings))
 
 
 def proving(
@@ -172,7 +172,7 @@ def shadowed(handler: Handler) -> Callable[[Review], Any]:
     """``handler``, whose refusals become warnings."""
 
     async def answer(review: Review) -> Answer:
-        said = await handler(review)
-        return said if said.allowed else as_warning(said)
+        answered = await handler(review)
+        return answered if answered.allowed else as_warning(answered)
 
     return answer

@@ -84,8 +84,8 @@ class Diagnosis:
                     return PlainTextResponse("the value is too long", 413)
             value = body.decode("utf-8", "replace").strip()
             if not _INTEGER.fullmatch(value):
-                said = f"failed set {name} {value}: {value!r} is no integer"
-                return PlainTextResponse(said, 400)
+                message = f"failed set {name} {value}: {value!r} is no integer"
+                return PlainTextResponse(message, 400)
             change(int(value))
             return PlainTextResponse(f"successfully set {name} to {int(value)}")
 

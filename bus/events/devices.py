@@ -278,16 +278,16 @@ def given_devices(texts: Mapping[str, str]) -> tuple[int, ...] | None:
         return None
     raw = texts[ALLOCATED].encode()
     try:
-        said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
+        given = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
     except (MalformedJsonError, msgspec.ValidationError):
         return ()
     found = {
         FIRST[kind] + one.minor
-        for kind, several in said.items()
+        for kind, several in given.items()
         if kind in FIRST
         for one in several
         if 0 <= one.minor < MOST_MINORS
     }
-    named = (one.extension.vfs or () for several in said.values() for one in several if one.extension)  # fmt: skip
+    named = (one.extension.vfs or () for several in given.values() for one in several if one.extension)  # fmt: skip
     numbers = (function_number(vf.bus_id) for vfs in named for vf in vfs)
     return (*sorted(found), *sorted({one for one in numbers if one is not None}))

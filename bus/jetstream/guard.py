@@ -151,12 +151,12 @@ def _version(server: Mapping[str, Any]) -> GuardLine:
 
 def _sync(stream: Stream, varz: Sequence[Mapping[str, Any] | None]) -> GuardLine:
     """Every server must flush before it acknowledges; one that was not asked leaves it unknown."""
-    told = [answer for answer in varz if answer is not None]
-    syncs = [_synced(answer) for answer in told]
+    answers = [answer for answer in varz if answer is not None]
+    syncs = [_synced(answer) for answer in answers]
     if not all(syncs):
         return _line("sync_interval", State.UNSAFE, "default", "always")
-    servers = {answer.get("server_id", index) for index, answer in enumerate(told)}
-    if len(told) < len(varz) or len(servers) < stream.replicas:
+    servers = {answer.get("server_id", index) for index, answer in enumerate(answers)}
+    if len(answers) < len(varz) or len(servers) < stream.replicas:
         found = f"{len(servers)} of {max(stream.replicas, len(varz))} servers told"
         return _line("sync_interval", State.UNKNOWN, found, "always")
     return _line("sync_interval", State.OK, "always", "always")

@@ -148,7 +148,7 @@ class RawClient(Client):
             if info.get("tls_required") is not True:
                 raise TlsRefusedError("the server offers no TLS")
             # This is said before the handshake, by anybody. Inside TLS the server says once more where the others are.
-            info = {name: said for name, said in info.items() if name != "connect_urls"}
+            info = {name: value for name, value in info.items() if name != "connect_urls"}
         await super()._process_info(info, initial_connection)
         if self._name is None and self._current_server is not None:
             self._name = self._current_server.uri.hostname

@@ -100,9 +100,9 @@ class Position:
                 gap = sequence
                 break
             event = wire.read(subject, headers, body, sequence)
-            told = wire.bounded(event, int(stored) // 1000)
-            ahead += told is not event
-            events.append(told)
+            bounded = wire.bounded(event, int(stored) // 1000)
+            ahead += bounded is not event
+            events.append(bounded)
             expected += 1
         if ahead:
             _log.warning(

@@ -135,8 +135,8 @@ def kinds_of(peer: Peer) -> tuple[Kind, ...]:
 
     Chosen by annotation, else by label, else by the first kind whose image pattern fits; else it is taken for a Jupyter.
     """
-    said = peer.annotations.get(PROBE) or peer.labels.get(PROBE, "")
-    names = {name.strip() for name in said.split(",")}
+    choice = peer.annotations.get(PROBE) or peer.labels.get(PROBE, "")
+    names = {name.strip() for name in choice.split(",")}
     chosen = [kind for kind in PROBES if kind.name in names]
     if not chosen:
         # The image's name alone: a registry or a folder may be called anything.

@@ -85,16 +85,16 @@ def _kernels(reply: Reply, peer: Peer, observed_us: int) -> Evidence:
 
 
 def _state(entry: dict[str, Any]) -> str:
-    said = entry.get("execution_state")
-    if said == "starting" and not _connections(entry):
+    state = entry.get("execution_state")
+    if state == "starting" and not _connections(entry):
         return "starting"
-    return "idle" if said == "idle" else "busy"
+    return "idle" if state == "idle" else "busy"
 
 
 def _connections(entry: dict[str, Any]) -> bool:
     """Whether anybody is connected; a number that is none says that somebody is."""
-    said = entry.get("connections", 0)
-    return said != 0 or type(said) is not int
+    count = entry.get("connections", 0)
+    return count != 0 or type(count) is not int
 
 
 def _terminals(reply: Reply, peer: Peer, observed_us: int) -> Evidence:

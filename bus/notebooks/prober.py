@@ -202,12 +202,12 @@ class _Reading:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Counts, and looks at the three headers that say how the body is written."""
         self._headers += 1
-        field, said = name.lower(), value.strip().lower()
+        field, content = name.lower(), value.strip().lower()
         if self._headers > self._settings.headers:
             self._end(Unanswered("too_large"))
-        elif field == b"content-encoding" and said not in (b"", b"identity"):
+        elif field == b"content-encoding" and content not in (b"", b"identity"):
             self._end(Unanswered("encoded"))
-        elif field == b"transfer-encoding" and said != b"chunked":
+        elif field == b"transfer-encoding" and content != b"chunked":
             self._end(Unanswered("encoded"))
         elif field in (b"content-length", b"transfer-encoding"):
             self._is_framed = True

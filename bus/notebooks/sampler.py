@@ -62,12 +62,12 @@ class Sampler:
 
     async def _look(self, peer: Peer) -> tuple[str, Known, Event | None]:
         observed_us, evidence = await self.look(peer)
-        known, said = remember(
+        known, changed = remember(
             self._known.get(peer.uid, Known()), evidence, observed_us, self._heartbeat_us
         )
-        if said is None:
+        if changed is None:
             return peer.uid, known, None
-        fact = NotebookSampled(uid=peer.uid, image=peer.image[:256], evidence=said)
+        fact = NotebookSampled(uid=peer.uid, image=peer.image[:256], evidence=changed)
         event = fact.event(
             cluster=self._cluster,
             key=peer.uid,

@@ -83,11 +83,11 @@ def device_terms(annotations: Mapping[str, str] | None) -> DeviceTerms | None:
 
 def _hints(noted: Mapping[str, str]) -> dict[str, Hint | None] | None:
     """Those of kinds that are known; None where one of them, or all, cannot be read."""
-    said = _decoded(noted, HINT, dict[str, object])
-    if said is None:
+    hints = _decoded(noted, HINT, dict[str, object])
+    if hints is None:
         return None
     try:
-        return msgspec.convert({kind: said[kind] for kind in FIRST if kind in said}, dict[str, Hint | None])  # fmt: skip
+        return msgspec.convert({kind: hints[kind] for kind in FIRST if kind in hints}, dict[str, Hint | None])  # fmt: skip
     except msgspec.ValidationError:
         return None
 

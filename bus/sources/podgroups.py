@@ -160,8 +160,8 @@ def _least(spec: Spec) -> int | None:
 
 
 def _topology(spec: Spec) -> str:
-    said = spec.scheduling_constraints
-    found = next(iter(said.topology or ()), None) if said is not None else None
+    constraints = spec.scheduling_constraints
+    found = next(iter(constraints.topology or ()), None) if constraints is not None else None
     # One character more than a label has: no node has that.
     return found.key[: LONGEST_KEY + 1] if found is not None else ""
 

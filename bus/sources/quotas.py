@@ -74,7 +74,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             resource_version=metadata.resource_version,
         )
         return _told(vanished, record)
-    said = _elastic if kind == "ElasticQuota" else _business
+    read = _elastic if kind == "ElasticQuota" else _business
     fact = QuotaObserved(
         uid=metadata.uid,
         kind=kind,
@@ -83,7 +83,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
         resource_version=metadata.resource_version,
         created=records.stamp(metadata.creation_timestamp),
         generation=metadata.generation,
-        **said(found),
+        **read(found),
     )
     try:
         return _told(fact, record)

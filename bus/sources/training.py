@@ -165,20 +165,22 @@ def training_of(kind: str, metadata: Metadata, spec: Any, status: Any) -> Traini
 
 
 def _training(layout: Layout, metadata: Metadata, spec: Mapping[str, Any], status: Any) -> Training:
-    said = msgspec.convert(status or {}, _Status)
+    reported = msgspec.convert(status or {}, _Status)
     replicas = msgspec.convert(spec.get(layout.specs) or {}, _ReplicaSpecs)
-    counts = list((said.replica_statuses or {}).items())[:MOST]
+    counts = list((reported.replica_statuses or {}).items())[:MOST]
     return Training(
         _spec(msgspec.convert(spec, _Spec), layout, replicas),
         metadata.deletion_timestamp is not None,
-        tuple(Condition(one.type, one.status, one.reason or "") for one in said.conditions or ()),
+        tuple(
+            Condition(one.type, one.status, one.reason or "") for one in reported.conditions or ()
+        ),
         {
             type: ReplicaCounts(one.active or 0, one.succeeded or 0, one.failed or 0)
             for type, one in counts
             if one is not None
         },
-        records.stamp(said.start_time),
-        records.stamp(said.completion_time),
+        records.stamp(reported.start_time),
+        records.stamp(reported.completion_time),
     )
 
 
@@ -221,8 +223,8 @@ def _replicas(one: _Replicas, layout: Layout) -> ReplicaSpec:
     pod = (one.template and one.template.spec) or _PodSpec()
     port, requests = 0, dict[str, int]()
     for container in pod.containers or ():
-        said = container.resources or _Resources()
-        for name, milli in _milli(said.requests or said.limits or {}).items():
+        resources = container.resources or _Resources()
+        for name, milli in _milli(resources.requests or resources.limits or {}).items():
             requests[name] = requests.get(name, 0) + milli
         if container.name == layout.container:
             named = (

@@ -55,13 +55,13 @@ class Answers:
                     process = await self._started()
                 try:
                     asked = Asked([*arguments], self._limits, width)
-                    said = await self._said(process, msgspec.json.encode(asked))
+                    answer = await self._said(process, msgspec.json.encode(asked))
                     with suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), GRACE_SECONDS)
                 finally:
                     await _ended(process)
                 await self._make_ready()
-                return said
+                return answer
         finally:
             self._room += 1
 

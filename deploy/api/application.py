@@ -112,25 +112,25 @@ class ApiApplication:
         given = [one for one in query if one[0] != "output"]
         line = arguments(words, [*given, ("output", str(output))])
         begins = time.monotonic()
-        said = await self._answers.ask(line, _width(dict(every).get("width", "0")))
-        if said.code and not is_whole:
+        answer = await self._answers.ask(line, _width(dict(every).get("width", "0")))
+        if answer.code and not is_whole:
             # What is near to a name that is not there is a name of another namespace.
-            said.out, said.told = "", ["no answer: a name is not known in this namespace, or an option is wrong"]  # fmt: skip
+            answer.out, answer.told = "", ["no answer: a name is not known in this namespace, or an option is wrong"]  # fmt: skip
         _log.info(
             "%s asked %s: event %s, code %d, %.2f s",
-            caller.name, " ".join(line), said.sequence, said.code, time.monotonic() - begins,
+            caller.name, " ".join(line), answer.sequence, answer.code, time.monotonic() - begins,
         )  # fmt: skip
-        return _response(words, output, said)
+        return _response(words, output, answer)
 
 
-def _response(words: tuple[str, ...], output: Format, said: Said) -> Response:
-    answer: Any = said.out
-    if output is Format.JSON and said.out:
-        answer = msgspec.Raw(said.out.encode("utf-8", "surrogatepass"))
+def _response(words: tuple[str, ...], output: Format, answered: Said) -> Response:
+    answer: Any = answered.out
+    if output is Format.JSON and answered.out:
+        answer = msgspec.Raw(answered.out.encode("utf-8", "surrogatepass"))
     body = {
-        "question": " ".join(words), "sequence": said.sequence, "code": said.code, "notes": said.told, "answer": answer,
+        "question": " ".join(words), "sequence": answered.sequence, "code": answered.code, "notes": answered.told, "answer": answer,
     }  # fmt: skip
-    headers = {"Bursar-Sequence": str(said.sequence)} if said.sequence is not None else {}
+    headers = {"Bursar-Sequence": str(answered.sequence)} if answered.sequence is not None else {}
     return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
 
 

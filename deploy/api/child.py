@@ -46,10 +46,10 @@ def answer(asked: Asked) -> Said:
 
     ledgers.looks.append(look)
     tables.asker_width = asked.width or None
-    out, told = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = run_command(asked.arguments)
-    return Said(code, min(seen, default=None), out.getvalue(), told.getvalue().splitlines())
+    return Said(code, min(seen, default=None), out.getvalue(), errors.getvalue().splitlines())
 
 
 def main() -> None:

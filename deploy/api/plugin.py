@@ -136,14 +136,14 @@ def _show(output: Format, answer: Mapping[str, Any]) -> int:
     sys.stdout.flush()
     for note in answer["notes"]:
         say(note)
-    is_told = output in (Format.TABLE, Format.WIDE) or any("as of event" in note for note in answer["notes"])  # fmt: skip
-    if answer["sequence"] is not None and not is_told:
+    is_noted = output in (Format.TABLE, Format.WIDE) or any("as of event" in note for note in answer["notes"])  # fmt: skip
+    if answer["sequence"] is not None and not is_noted:
         say(f"as of event {answer['sequence']:,}")
     return int(answer["code"])
 
 
 def _words(error: BursarError) -> str:
     """What the API server or Bursar said, and where it is known, what was missing."""
-    said = str(error.fields.get("message") or error)
+    message = str(error.fields.get("message") or error)
     permission = error.fields.get("permission")
-    return f"{said} ({permission})" if permission and str(permission) not in said else said
+    return f"{message} ({permission})" if permission and str(permission) not in message else message

@@ -136,12 +136,12 @@ def _verdict(row: dict[str, Any], days: int, against: float) -> dict[str, str]:
         }
     lasted = (row["until_s"] - row["since_s"]) / _DAY
     share = 100 * row["against"] / known
-    said = f"{row['against']:,} of {known:,} against ({share:.1f} %), in {lasted:.1f} days"
+    text = f"{row['against']:,} of {known:,} against ({share:.1f} %), in {lasted:.1f} days"
     if share > against:
-        return {"verdict": "no-go", "why": f"{said}; {against:g} % is the most"}
+        return {"verdict": "no-go", "why": f"{text}; {against:g} % is the most"}
     if lasted < days:
-        return {"verdict": "no-go", "why": f"{said}; decisions of {days} days are needed"}
-    return {"verdict": "go", "why": said}
+        return {"verdict": "no-go", "why": f"{text}; decisions of {days} days are needed"}
+    return {"verdict": "go", "why": text}
 
 
 def _hours(name: str, title: str, drop: int) -> Column:

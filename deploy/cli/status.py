@@ -77,17 +77,17 @@ def status(
         nobody = unassigned.holding(connection)
         held = governed(connection)
         segments = segments_of(selecting(connection))
-    view, told = _look(settings), _told(settings)
-    admission = told.get("admission")
+    view, process = _look(settings), _told(settings)
+    admission = process.get("admission")
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
     row: dict[str, Any] = {
         "sequence": view.sequence,
         "projected": stands.sequence,
         "lag": lag,
         "parked": stands.parked,
-        "filling": told.get("filling"),
+        "filling": process.get("filling"),
         "gaps": gaps,
-        "segments": {**segments, "trouble": told.get("unsealed", "")},
+        "segments": {**segments, "trouble": process.get("unsealed", "")},
         "guard": [msgspec.to_builtins(line) for line in view.guard],
         "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
         "ledger": masked(settings.ledger_url),
@@ -97,10 +97,10 @@ def status(
         "pods": pods,
         "unassigned": nobody,
         "quotas": held,
-        "sources": told.get("sources", {}),
-        "blocked": told.get("blocked", []),
+        "sources": process.get("sources", {}),
+        "blocked": process.get("blocked", []),
         "admission": admission,
-        "jobs": told.get("run_by", {}).get("jobs", {}),
+        "jobs": process.get("run_by", {}).get("jobs", {}),
     }
     if (key := settings.user_key) is not None:
         there = (
@@ -166,9 +166,9 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
 def _told(settings: LedgerPlace) -> dict[str, Any]:
     """What a running `bursar up` said of itself last; empty where none runs."""
     try:
-        told = msgspec.json.decode(settings.state_file.read_bytes())
-        os.kill(told["pid"], 0)
-        return dict(told)
+        state = msgspec.json.decode(settings.state_file.read_bytes())
+        os.kill(state["pid"], 0)
+        return dict(state)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         return {}
 
@@ -268,7 +268,7 @@ def _source(name: str, state: dict[str, Any]) -> str:
         return (
             f"{name}: not installed; waits until the cluster serves it, looked for it at {looked}"
         )
-    heard_us, said = state.get("heard_us", 0), f"{state.get('published', 0):,} published"
+    heard_us, text = state.get("heard_us", 0), f"{state.get('published', 0):,} published"
     heard = (
         f"heard {format_stamp(heard_us // SECOND_US * SECOND_US)}" if heard_us else "not heard yet"
     )
@@ -276,4 +276,4 @@ def _source(name: str, state: dict[str, Any]) -> str:
         f", {state[counter]:,} {what}" for counter, what in _ODD.items() if state.get(counter)
     )
     trouble = f", {state['trouble']}" if state.get("trouble") else ""
-    return f"{name}: {heard}, {said}{odd}{trouble}"
+    return f"{name}: {heard}, {text}{odd}{trouble}"

@@ -161,11 +161,13 @@ def _template(one: Json) -> str:
             f'{{{{ if eq .Values.size "large" }}}}{many}{{{{ else }}}}{few}{{{{ end }}}}'
         )
     for condition, part in _CONDITIONS:
-        told = {name: value for name, value in part.environment.items() if is_told(command, name)}
+        environment = {
+            name: value for name, value in part.environment.items() if is_told(command, name)
+        }
         if part is APART and command in ("up", "act"):
-            told["BURSAR_ADMISSION__SERVES"] = "false"
+            environment["BURSAR_ADMISSION__SERVES"] = "false"
         container["env"] += marks.items(
-            condition, [{"name": k, "value": v} for k, v in told.items()]
+            condition, [{"name": k, "value": v} for k, v in environment.items()]
         )
         secrets = {} if command in UNASKED else part.secrets
         container["volumeMounts"] += marks.items(

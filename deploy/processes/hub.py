@@ -64,7 +64,7 @@ def hub(asked: CommandContext) -> None:
 
 def clusters(asked: CommandContext) -> None:
     """Every cluster of a hub: up to which event it is known, and whether its link is up. Exit code 7 where one is not."""
-    told = links(asked.place)
+    linked = links(asked.place)
     rows: list[dict[str, Any]] = []
     for place in places(asked.place):
         with reading(place) as connection:
@@ -76,9 +76,9 @@ def clusters(asked: CommandContext) -> None:
         })  # fmt: skip
     known = {row["cluster"] for row in rows}
     nothing = {"sequence": 0, "observed": None, "parked": 0, "trouble": ""}
-    rows += [{"cluster": name, **nothing} for name in told if name not in known]
+    rows += [{"cluster": name, **nothing} for name in linked if name not in known]
     for row in rows:
-        link = told.get(row["cluster"])
+        link = linked.get(row["cluster"])
         quiet_s = None if link is None or link.quiet_seconds < 0 else int(link.quiet_seconds)
         row |= {
             "link": "unknown" if link is None else "up" if link.is_up else "down",

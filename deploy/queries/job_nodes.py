@@ -84,13 +84,13 @@ class NodeFailures(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """What a person reads of it."""
-        said = f"{self.failed_jobs:,} of {self.jobs:,} jobs failed on it in {DAYS} days"
+        text = f"{self.failed_jobs:,} of {self.jobs:,} jobs failed on it in {DAYS} days"
         where = f"of {self.namespaces:,} namespace{'' if self.namespaces == 1 else 's'}"
         others = f"on the other nodes {self.other_failed_jobs:,} of {self.other_jobs:,}"
         times = ""
         if self.other_ratio:
             times = f", {self.failed_ratio / self.other_ratio:,.1f} times as often"
-        return f"{said} ({where}), {others}{times}"
+        return f"{text} ({where}), {others}{times}"
 
 
 def tail(least: int, drawn: int, failed: int, total: int) -> float:

@@ -53,11 +53,11 @@ def proposed(path: Path) -> Proposed:
 def section_of(path: Path, name: str, settings: type[S]) -> S:
     """The section of a settings file that is tried. Raises SettingsError naming file and line."""
     file = read_settings_file(path)
-    said = file.values.get(name)
-    if not isinstance(said, dict):
+    section = file.values.get(name)
+    if not isinstance(section, dict):
         raise SettingsError(f"{path}: it has no section {name}, which is what is tried")
     try:
-        return settings.model_validate(said)
+        return settings.model_validate(section)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = (name, *(str(part) for part in first["loc"]))

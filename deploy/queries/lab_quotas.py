@@ -36,13 +36,13 @@ class _Reading:
         self._file, self._path = file, path
 
     def limits(self) -> Limits:
-        said = self._file.values.get(SECTION)
-        if not isinstance(said, dict) or not said:
+        section = self._file.values.get(SECTION)
+        if not isinstance(section, dict) or not section:
             raise SettingsError(
                 f"{self._path}: it has no section {SECTION}, which is what is tried"
             )
         found = {}
-        for quota, tried in said.items():
+        for quota, tried in section.items():
             if not isinstance(tried, dict) or not tried:
                 raise self._wrong((quota,), "no keys with amounts")
             found[quota] = self._quota(quota, tried)

@@ -84,8 +84,8 @@ def explanations(
 ) -> tuple[list[WaitStep], list[Outlook]]:
     """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
     # What held them up may have come long before them, and is in the snapshot.
-    said = history(select, Wanted(cluster, keys=frozenset(uids)), part=1)
-    first = next((part[0].sequence for part in said), 1)
+    journal = history(select, Wanted(cluster, keys=frozenset(uids)), part=1)
+    first = next((part[0].sequence for part in journal), 1)
     archive = _Archive(restored(select, partial(_readers, cluster), first - 1))
     names = {
         grant.uid: f"{grant.namespace}/{grant.name}"

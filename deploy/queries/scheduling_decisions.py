@@ -75,8 +75,8 @@ def recorded(
     for uid, decision, sequence in newest:
         event, fact = _pass(select, cluster, uid, sequence)
         became = outcomes[uid, decision]
-        told = became.outcome, became.message or "", became.bound_node or ""
-        found += [Recorded(event, fact, pod, *told) for pod in fact.pods if pod.uid == uid]
+        outcome = became.outcome, became.message or "", became.bound_node or ""
+        found += [Recorded(event, fact, pod, *outcome) for pod in fact.pods if pod.uid == uid]
     return found
 
 
@@ -175,12 +175,12 @@ def _derived(framework: Framework, pod: Pod, sequence: int) -> Derived:
     asked = [(plugin.name, found) for plugin, found in framework.refusals(cycle)]
     left_out = framework.left_out(cycle)
     for name, found in ([(left_out[0], [left_out[1]])] if left_out else []) + asked:
-        for said in found:
-            for row in said.nodes.nonzero()[0].tolist():
-                refused.setdefault(names[row], {}).setdefault(name, []).append(said.reason)
+        for refusal in found:
+            for row in refusal.nodes.nonzero()[0].tolist():
+                refused.setdefault(names[row], {}).setdefault(name, []).append(refusal.reason)
     # Who fits beside the pods of a node, but not beside those that it is held for.
     for row, name, found in framework.held(cycle, np.arange(len(names))):
-        refused.setdefault(names[row], {name: [said.reason for said in found]})
+        refused.setdefault(names[row], {name: [refusal.reason for refusal in found]})
     return Derived(
         names[choice.row] if choice.row >= 0 else "",
         [names[row] for row in choice.rows.tolist()],

@@ -183,10 +183,10 @@ class OwnLedgerWriter:
     def signer(self) -> str:
         """The public key that signs the heads, with a warning where the first head was signed by another key."""
         key, pinned = self._heads.public_key, self._heads.pinned()
-        said = f"heads are signed by {key.hex()}: note it elsewhere, for `bursar verify --key`"
+        message = f"heads are signed by {key.hex()}: note it elsewhere, for `bursar verify --key`"
         if pinned in (b"", key):
-            return said
-        return f"{said}; this ledger's first head was signed by another key, {pinned.hex()}"
+            return message
+        return f"{message}; this ledger's first head was signed by another key, {pinned.hex()}"
 
 
 class OtherLedgerWriter:

@@ -113,8 +113,8 @@ async def _watched(work: Work, waiting: int, telling: int) -> None:
     asyncio.get_running_loop().add_reader(waiting, os._exit, 1)
 
     def tell(kind: str, value: object) -> None:
-        said = pickle.dumps((kind, value))
-        rest = memoryview(_LENGTH.pack(len(said)) + said)
+        packed = pickle.dumps((kind, value))
+        rest = memoryview(_LENGTH.pack(len(packed)) + packed)
         while rest:
             rest = rest[os.write(telling, rest) :]
 

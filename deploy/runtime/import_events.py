@@ -78,7 +78,7 @@ def saying(
     return child(work)
 
 
-async def take_in(settings: Settings, said: Child, progress: Progress) -> Taken:
+async def take_in(settings: Settings, intake: Child, progress: Progress) -> Taken:
     """Let events be published (:func:`saying`) and return when the ledger holds them all. Saying them again is harmless.
 
     Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what the reading of the
@@ -90,7 +90,7 @@ async def take_in(settings: Settings, said: Child, progress: Progress) -> Taken:
             keeping = keeper(settings, store, opened.transport, held)
             async with beside(keeping.run()):
                 await reach(keeping, (await opened.transport.head()).last_sequence)
-                async for taken in said.told():
+                async for taken in intake.told():
                     progress(taken.events, keeping.sequence)
 
                 def show(sequence: int) -> None:

@@ -124,6 +124,6 @@ def tell_of_reactors(settings: Settings, tell: Callable[[str], None]) -> None:
     """What the settings want of each reactor."""
     for reactor in REACTORS:
         if (wanted := settings.wanted.get(reactor.name)) is not None:
-            told = settings.section(reactor).announcement(wanted[0])
-            if told:
-                tell(f"{reactor.activity} is {told}")
+            announced = settings.section(reactor).announcement(wanted[0])
+            if announced:
+                tell(f"{reactor.activity} is {announced}")

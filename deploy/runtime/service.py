@@ -378,7 +378,7 @@ async def written(settings: Settings, progress: Progress) -> AsyncIterator[None]
 
 
 def _write_state(settings: Settings, progress: Progress) -> None:
-    told = {
+    state = {
         "pid": os.getpid(),
         **{"filling": progress.filled, "unsealed": progress.unsealed},
         "sources": states(progress.sources),
@@ -387,7 +387,7 @@ def _write_state(settings: Settings, progress: Progress) -> None:
         "run_by": {} if progress.replica is None else run_by(progress.replica),
     }
     try:
-        replace(settings.state_file, msgspec.json.encode(told))
+        replace(settings.state_file, msgspec.json.encode(state))
     except OSError as error:
         # A full disk keeps nobody from following the cluster; `bursar status` sees that the file is old.
         _log.warning("what `bursar status` shows of this process is old: %s", error)

@@ -78,7 +78,7 @@ class Tracer:
 
         if int.from_bytes(_digest(trace)[:8]) >= self._least:
             return
-        told: ReadableSpan = ReadableSpan(
+        finished: ReadableSpan = ReadableSpan(
             name,
             context=_context(trace, span or f"{name}/{began_us}"),
             parent=_context(trace, below) if below else None,
@@ -89,7 +89,7 @@ class Tracer:
             end_time=ended_us * 1_000,
             instrumentation_scope=InstrumentationScope("bursar"),
         )
-        self._processor.on_end(told)
+        self._processor.on_end(finished)
 
     def close(self) -> None:
         """Send what waits, for END_SECONDS; what is left then is dropped, and nothing is tried again."""
@@ -124,18 +124,18 @@ def traced(
     clock = SystemClock()
 
     async def spanned(review: Review) -> Answer:
-        began_us, said, failure = clock.now_us(), None, "cancelled"
+        began_us, answered, failure = clock.now_us(), None, "cancelled"
         try:
-            said = await answer(review)
+            answered = await answer(review)
             failure = ""
-            return said
+            return answered
         except Exception as error:
             failure = type(error).__name__
             raise
         finally:
             outcome: dict[str, str | bool] = {}
-            if said is not None:
-                outcome = {"bursar.allowed": said.allowed, "bursar.reason": said.reason}
+            if answered is not None:
+                outcome = {"bursar.allowed": answered.allowed, "bursar.reason": answered.reason}
             tracer.tell(
                 "review", f"review/{review.uid}", began_us, clock.now_us(),
                 {

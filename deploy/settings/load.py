@@ -111,15 +111,15 @@ def _explained(error: ValidationError, file: SettingsFile | None) -> SettingsErr
     """The first problem, with the place it came from. Values are not repeated: they may be secret."""
     first = error.errors(include_input=False, include_url=False)[0]
     place = tuple(str(part) for part in first["loc"])
-    said = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    said = said.removeprefix("Value error, ")
+    text = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+    text = text.removeprefix("Value error, ")
     # The environment is stronger than the file, so a wrong value of both is the environment's.
     names = {name.upper() for name in environment()}
     short = {full.upper(): name.upper() for name, full in SHORT_FORMS.items()}
     variable = "BURSAR_" + "__".join(place).upper()
     for name in (variable, short.get(variable, variable)):
         if name in names:
-            return SettingsError(f"{name}: {said}")
+            return SettingsError(f"{name}: {text}")
     if file is not None and (line := file.line(place)):
-        return SettingsError(f"{file.path}, line {line}: {'.'.join(place)}: {said}")
-    return SettingsError(f"{'.'.join(place)}: {said}")
+        return SettingsError(f"{file.path}, line {line}: {'.'.join(place)}: {text}")
+    return SettingsError(f"{'.'.join(place)}: {text}")

@@ -29,7 +29,7 @@ def origins(
     settings: Settings, options: Mapping[str, Any], config: Path | None = None
 ) -> list[Origin]:
     """All settings, in the order of the reference. ``options`` and ``config`` are what ``settings`` were loaded with."""
-    named = config or (Path(told) if (told := environment().get("BURSAR_CONFIG")) else None)
+    named = config or (Path(variable) if (variable := environment().get("BURSAR_CONFIG")) else None)
     file = read_settings_file(named) if named is not None else None
     return [Origin(key, _shown(key, settings), _origin(key, options, file)) for key in keys()]
 

@@ -135,14 +135,14 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
         from deploy.settings.file import read_settings_file
 
         file = read_settings_file(named).values
-    said_there = _variables()
-    if said_there is None or not _is_known(file):
+    variables = _variables()
+    if variables is None or not _is_known(file):
         return None
 
     def said(part: str, name: str, default: str | None = None) -> Any:
         given = (options.get(part) or {}).get(name)
         if given is None:
-            given = said_there.get(f"bursar_{part}__{name}")
+            given = variables.get(f"bursar_{part}__{name}")
         return (file.get(part) or {}).get(name, default) if given is None else given
 
     url, bus, cluster = (
@@ -152,7 +152,7 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     if any(text is not None and not (isinstance(text, str) and text) for text in files.values()):
         return None
     labels = file.get("labels") or {}
-    user_key = said_there.get("bursar_labels__user_key")
+    user_key = variables.get("bursar_labels__user_key")
     if user_key is None and isinstance(labels, dict):
         user_key = labels.get("user_key")
     if not (user_key is None or (isinstance(user_key, str) and user_key)):
@@ -163,7 +163,7 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     # The model has its own words for these.
     if "data" in file and not (isinstance(file["data"], str) and file["data"]):
         return None
-    data = options.get("data") or said_there.get("bursar_data") or file.get("data")
+    data = options.get("data") or variables.get("bursar_data") or file.get("data")
     if not all(isinstance(value, str) for value in (url, bus, cluster)):
         return None
     if not (isinstance(data, str | Path | None) and CLUSTER_NAME.match(cluster)):

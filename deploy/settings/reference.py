@@ -68,7 +68,7 @@ class Key(msgspec.Struct, frozen=True):
 
 def keys(model: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> Iterator[Key]:
     """All settings, in the order in which they are declared."""
-    said = _comments(model)
+    comments = _comments(model)
     for name, field in model.model_fields.items():
         kind, place = field.annotation, (*above, name)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -76,7 +76,7 @@ def keys(model: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> Iter
             continue
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         is_secret = SecretStr in (kind, *get_args(kind))
-        meaning = said.get(name, "")
+        meaning = comments.get(name, "")
         yield Key(place, _takes(field), default, _unit(name), meaning, is_secret)
 
 
@@ -92,11 +92,11 @@ def text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}: {text(one)}" for key, one in value.items())
     if isinstance(value, BaseModel):
-        said = value.model_dump_json(exclude_defaults=True)
+        shown = value.model_dump_json(exclude_defaults=True)
         # One that changes nothing is known by its first field.
         return (
-            said
-            if said != "{}"
+            shown
+            if shown != "{}"
             else value.model_dump_json(include={next(iter(type(value).model_fields))})
         )
     return "" if value is None else str(value)
@@ -205,18 +205,18 @@ def _comments(model: type[BaseModel]) -> dict[str, str]:
             and base.__module__.split(".")[0] in ("deploy", "reactors", "bus")
         ):
             continue
-        said: list[str] = []
+        comments: list[str] = []
         meaning = ""
         for line in inspect.getsource(base).splitlines():
             stripped = line.strip()
             if stripped.startswith("#:"):
-                said.append(stripped.removeprefix("#:").strip())
+                comments.append(stripped.removeprefix("#:").strip())
             elif (field := re.match(r"    (\w+): ", line)) and field[1] in model.model_fields:
                 # What stands above several fields is about all of them.
-                meaning = " ".join(said) or meaning
-                found[field[1]], said = meaning, []
+                meaning = " ".join(comments) or meaning
+                found[field[1]], comments = meaning, []
             else:
-                said, meaning = [], ""
+                comments, meaning = [], ""
     return found
 
 

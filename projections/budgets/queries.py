@@ -88,15 +88,15 @@ def exhausted_s(
     As it was judged in this period; where nobody judged it, the second at which what is spent reached ``limit``.
     """
     types = (BudgetJudged.wire_type,)
-    said = None
+    recorded_s = None
     for _, fact in facts(archived(select, cluster, types, key=quota)):
         assert isinstance(fact, BudgetJudged)
         if (fact.key, fact.period_start_s) == (key, period.start_s):
-            said = fact.exhausted_s
+            recorded_s = fact.exhausted_s
     if spends(select, cluster, quota, key, period.start_s, at_s) < limit:
         return None
-    if said is not None:
-        return said
+    if recorded_s is not None:
+        return recorded_s
     # What is spent never falls, so the second is found by halving.
     before_s, after_s = period.start_s - 1, at_s
     while after_s - before_s > 1:

@@ -272,11 +272,13 @@ def _partitions(text: str) -> dict[int, tuple[CardGroup, ...]]:
         return {}
     raw = text.encode()
     try:
-        said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Partition]])
+        partitions = msgspec.convert(
+            strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Partition]]
+        )
     except (MalformedJsonError, msgspec.ValidationError):
         return {}
     found: dict[int, dict[tuple[int, ...], CardGroup]] = {}
-    for groups in said.values():
+    for groups in partitions.values():
         for one in groups:
             minors = tuple(sorted(set(one.minors)))
             group = CardGroup(minors, one.score, bytes_of(str(one.bandwidth)))

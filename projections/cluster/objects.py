@@ -356,8 +356,8 @@ def share(rows: Iterable[Pod | Workload]) -> None:
         row.phase, row.node, row.team = intern(row.phase), intern(row.node), intern(row.team)
         row.demand, row.by_claim = one(row.demand), one(row.by_claim)
         if row.constraints is not None:
-            said = msgspec.msgpack.encode(row.constraints)
-            row.constraints = constraints.setdefault(said, row.constraints)
+            encoded = msgspec.msgpack.encode(row.constraints)
+            row.constraints = constraints.setdefault(encoded, row.constraints)
 
 
 def _interned(value: Any) -> Any:

@@ -45,8 +45,8 @@ class ClaimHoldings:
         flags: set[str] = set()
         seen: set[str] = set()
         for claim in mine:
-            found, said = self._use(claim, pod, uses)
-            flags |= said
+            found, more = self._use(claim, pod, uses)
+            flags |= more
             if found:
                 seen.add(claim.name)
             if not claim.is_generated:

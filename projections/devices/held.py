@@ -72,10 +72,12 @@ def card_facts(pod: PodCards) -> list[tuple[int, str]]:
     """
     if not pod.cards:
         return []
-    said = {(version, time_us): one for version, time_us, one in pod.cards}
+    texts = {(version, time_us): one for version, time_us, one in pod.cards}
     bound = tuple(one for one in pod.history if one[2][6] is not None)
     return timelines.changes(
-        tuple((version, time_us, said.get((version, time_us), "")) for version, time_us, _ in bound)
+        tuple(
+            (version, time_us, texts.get((version, time_us), "")) for version, time_us, _ in bound
+        )
     )
 
 

@@ -111,15 +111,15 @@ def spans(pod: Span, given: Sequence[Given]) -> tuple[list[tuple[Given, int, int
         over_s = OPEN if one.end_us is None else one.end_us // SECOND_US
         if over_s <= pod.start_s:
             continue
-        from_s, to_s, said = pod.start_s, end_s, set()
+        from_s, to_s, more = pod.start_s, end_s, set()
         if found or (one.after_another and begin_s > pod.start_s + GRACE_S):
             from_s = max(begin_s, pod.start_s)
-            said.add("alloc_observed")
+            more.add("alloc_observed")
         if over_s < end_s - GRACE_S:
             to_s = over_s
-            said.add("deallocated_early")
+            more.add("deallocated_early")
         if from_s < to_s:
-            flags |= said
+            flags |= more
             found.append((one, from_s, to_s))
     return found, flags
 

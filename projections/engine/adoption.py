@@ -44,8 +44,8 @@ def adopted(store: Store, model: Model) -> Checkpoint:
     version = ",".join(f"{one.name}={one.version}" for one in named if one.name not in takers)
     with store.engine.begin() as connection:
         if version != found.version:
-            said = checkpoints.update().where(checkpoints.c.name == LEDGER)
-            connection.execute(said.values(version=version))
+            statement = checkpoints.update().where(checkpoints.c.name == LEDGER)
+            connection.execute(statement.values(version=version))
         if not takers:
             release(connection)
     return msgspec.structs.replace(found, version=version)

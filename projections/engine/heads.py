@@ -84,9 +84,9 @@ class Signer:
         """The signature of a snapshot by its digest."""
         return self._key.sign(_SEAL_CONTEXT + digest)
 
-    def signature(self, said: bytes) -> bytes:
+    def signature(self, content: bytes) -> bytes:
         """The signature of what begins with a context of its own, so that it is taken for nothing else that is signed."""
-        return self._key.sign(said)
+        return self._key.sign(content)
 
 
 class HeadKeeper:
@@ -151,10 +151,10 @@ def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:
     return any(is_signed(key, seal, _SEAL_CONTEXT + digest) for key in keys)
 
 
-def is_signed(key: bytes, signature: bytes, said: bytes) -> bool:
-    """Whether ``signature`` is that of ``said`` by the holder of the key; False for what is no key."""
+def is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
+    """Whether ``signature`` is that of ``content`` by the holder of the key; False for what is no key."""
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, said)
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -245,10 +245,10 @@ async def _publish(
         links = [value for _, value in found]
         if not window or chain(link_before, window) != links:
             raise LedgerError("the archive is damaged: see `bursar verify`", after=place)
-        said = [forms.carried(event) for event in window]
+        messages = [forms.carried(event) for event in window]
         crashpoint("recover.before_publish")
         try:
-            places = await transport.publish(said, expect=Expectation(EVERYTHING, place))
+            places = await transport.publish(messages, expect=Expectation(EVERYTHING, place))
         except WrongExpectationError as error:
             raise HistoryDivergedError("someone else writes to the stream", after=place) from error
         crashpoint("recover.after_publish")
@@ -335,8 +335,8 @@ def _identity(event: Event) -> str:
 
 
 def _content(event: Event) -> _Content:
-    said = f"{event.cluster}\n{event.type}\n{event.key}\n".encode() + event.body
-    return event.version, hashlib.sha256(said).digest()
+    content = f"{event.cluster}\n{event.type}\n{event.key}\n".encode() + event.body
+    return event.version, hashlib.sha256(content).digest()
 
 
 def _agrees(one: _Content, other: _Content) -> bool:

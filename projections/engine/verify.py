@@ -104,10 +104,10 @@ def verify(
     with snapshot(store) as connection:
         inside = [Head(*map(_plain, row)) for row in connection.execute(_HEADS)]
         outside = _outside(heads_file, found, inside, keys)
-        told = [*inside, *_outside(own_file, found), *outside]
+        stored_heads = [*inside, *_outside(own_file, found), *outside]
         first = inside[0].public_key if inside else b""
         accepted = keys or ({first} if first else ())
-        witnesses = _witnesses(told, accepted, found)
+        witnesses = _witnesses(stored_heads, accepted, found)
         count, last, chain = _walk(connection, accepted, witnesses, found, progress)
         sequence = last.sequence if last is not None else 0
         for missing in sorted(number for number in witnesses if number > sequence):
@@ -118,10 +118,10 @@ def verify(
             found.add("snapshot", place, reason)
     for reason in foreign(model, store):
         found.add("view", sequence, reason)
-    valid = [head for head in told if verify_head(head, accepted)]
+    valid = [head for head in stored_heads if verify_head(head, accepted)]
     anchors = valid if keys else [head for head in valid if head in outside]
     return Report(
-        count, sequence, chain, len(told), first, _newest(valid), _newest(anchors), found.count,
+        count, sequence, chain, len(stored_heads), first, _newest(valid), _newest(anchors), found.count,
         tuple(found.told),
     )  # fmt: skip
 
@@ -171,10 +171,10 @@ def _walk(
 
 
 def _witnesses(
-    told: list[Head], keys: Collection[bytes], found: _Findings
+    stored_heads: list[Head], keys: Collection[bytes], found: _Findings
 ) -> dict[int, set[bytes]]:
     values: dict[int, set[bytes]] = {}
-    for head in told:
+    for head in stored_heads:
         if verify_head(head, keys):
             values.setdefault(head.sequence, set()).add(head.chain)
         elif verify_head(head):

@@ -56,7 +56,7 @@ class DealtCards:
 
     def pod_changed(self, pod: Pod) -> None:
         """A pod's run changed: so may what it holds of its cards."""
-        if pod.namespace != RESERVING and any(ALLOCATED in said for _, _, said in pod.cards):
+        if pod.namespace != RESERVING and any(ALLOCATED in text for _, _, text in pod.cards):
             self._changed.add(pod.uid)
 
     def changes(self) -> tuple[list[str], list[Columns]]:
@@ -73,8 +73,8 @@ def _held(row: PodRun) -> Iterator[Columns]:
         later = (s for s, _ in facts[1:] if s > segment.start_s and _is_before(s, segment.end_s))
         cuts = [segment.start_s, *sorted(set(later))]
         for from_s, to_s in zip(cuts, [*cuts[1:], segment.end_s], strict=True):
-            said = timelines.at(facts, from_s)
-            parts = _parts(_facts(said), pod.claimed, segment) if said else []
+            reported = timelines.at(facts, from_s)
+            parts = _parts(_facts(reported), pod.claimed, segment) if reported else []
             for number, (one, milli, memory) in enumerate(parts):
                 yield (
                     pod.uid, number, f"{POOL}/{segment.node}/gpu-{one.minor}", HELD, pod.uid, from_s, to_s, from_s,
@@ -113,10 +113,10 @@ def _read(text: str) -> list[_Given]:
     """The cards that a text names, each once; none where nobody can read it."""
     raw = text.encode()
     try:
-        said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
+        given = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
     except (MalformedJsonError, msgspec.ValidationError):
         return []
-    found = {one.minor: one for one in said.get("gpu", ()) if 0 <= one.minor < MOST_MINORS}
+    found = {one.minor: one for one in given.get("gpu", ()) if 0 <= one.minor < MOST_MINORS}
     return [found[minor] for minor in sorted(found)]
 
 

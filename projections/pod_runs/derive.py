@@ -66,10 +66,10 @@ def derive(
     segments: tuple[Segment, ...] = ()
     if start_s is not None:
         given = cards.given(pod, start_s, end_s)
-        segments, said = _segments(
+        segments, doubts = _segments(
             pod, owners, models, above.quotas, around, start_s, end_s, cards.sharing, given
         )
-        flags |= said if segments else frozenset()
+        flags |= doubts if segments else frozenset()
     top = above.owner
     workload = f"{top.kind}/{top.name}" if top else f"Pod/{pod.name}"
     bounds = [d for d in (pod.deadline_s, above.deadline_s) if d is not None]

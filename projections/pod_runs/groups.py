@@ -74,8 +74,8 @@ class CardGroups:
             cuts = sorted({segment.start_s, *(s for s, _ in facts if segment.start_s < s < end_s)})
             sharing = self._around.sharing((row.pod.cluster, segment.node))
             for from_s, to_s in zip(cuts, [*cuts[1:], end_s], strict=True):
-                said = timelines.at(facts, from_s)
-                known = _facts(said) if said else CardFacts()
+                reported = timelines.at(facts, from_s)
+                known = _facts(reported) if reported else CardFacts()
                 cards = _cards(known.texts)
                 if card in cards:
                     node = timelines.at(sharing, from_s) or ""
@@ -98,7 +98,9 @@ class CardGroups:
 
 def cards_of(pod: Pod) -> set[str]:
     """The cards that KAI ever gave a pod a part of, as it names them."""
-    return {card for _, _, said in pod.cards if said for card in _cards(_facts(said).texts)}
+    return {
+        card for _, _, reported in pod.cards if reported for card in _cards(_facts(reported).texts)
+    }
 
 
 def _is_beside(one: PodRun, other: PodRun) -> bool:

@@ -91,5 +91,5 @@ def absence(pod: Listed, parts: Iterable[Part], beat: Beat) -> Absence:
             seen_us = part.time_us
             break
         missed_us = part.time_us
-    told_us = None if missed_us is None else beat(missed_us)
-    return Absence(seen_us if told_us is None else max(seen_us, told_us), missed_us)
+    reported_us = None if missed_us is None else beat(missed_us)
+    return Absence(seen_us if reported_us is None else max(seen_us, reported_us), missed_us)

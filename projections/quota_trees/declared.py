@@ -57,13 +57,13 @@ class DeclaredQuota(msgspec.Struct, frozen=True):
     def node(self) -> Node | None:
         """The quota as its tree has it, without what it holds; None where it does not stand."""
         first = self.seen if self.seen is not None and self.seen.spec is not None else None
-        said = first or next(iter(self.asked), None)
-        if said is None:
+        declared = first or next(iter(self.asked), None)
+        if declared is None:
             return None
         specs = tuple(one.spec for one in self.asked if one.spec is not None)
-        uid = said.uid if first else self.asked[-1].uid
+        uid = declared.uid if first else self.asked[-1].uid
         observed = first.spec if first else None
-        return Node(self.quota, uid, said.kind, said.parent, observed, specs)
+        return Node(self.quota, uid, declared.kind, declared.parent, observed, specs)
 
 
 def keys(fact: QuotaDeclared, event: Event) -> tuple[Key, ...]:
@@ -104,8 +104,8 @@ def _asked(row: DeclaredQuota, fact: QuotaDeclared) -> DeclaredQuota:
 def _shown(row: DeclaredQuota) -> dict[str, Any]:
     """``hard`` of an elastic quota is its ``max``, the most it may ever use."""
     node = row.node
-    said = row.seen or next(iter(row.asked), None)
-    about = node or said
+    declared = row.seen or next(iter(row.asked), None)
+    about = node or declared
     limits: dict[str, int] = {}
     if node is not None:
         limits = node.limited()

@@ -89,11 +89,11 @@ def keys(word: Word, event: Event) -> tuple[Key]:
 def fold(row: Held | None, word: Word, event: Event) -> Held:
     """The grant with one more word of its journal; an older one than the newest changes nothing."""
     row = row or Held(event.cluster, event.key, word.quota, word.uid)
-    said = word.decision
-    if said is not None and said.number > row.number:
+    decision = word.decision
+    if decision is not None and decision.number > row.number:
         row = msgspec.structs.replace(
-            row, kind=said.kind, namespace=said.namespace, name=said.name, number=said.number,
-            decided_us=event.time_us, is_adopted=said.verdict == "adopted", sequence=event.sequence,
+            row, kind=decision.kind, namespace=decision.namespace, name=decision.name, number=decision.number,
+            decided_us=event.time_us, is_adopted=decision.verdict == "adopted", sequence=event.sequence,
         )  # fmt: skip
     if word.number <= row.charge_number:
         return row

@@ -97,17 +97,21 @@ def _asked(question: Question, middle: Middle) -> tuple[list[str], sa.Select[Any
     wanted = {*map(_column, question.by), "cluster"}
     groups = [name for name in ("day", *middle.dimensions) if name in wanted]
     chosen = [columns["day_s" if name == "day" else name] for name in groups]
-    told: list[sa.ColumnElement[Any]] = [columns.seen, columns.seen_held, sa.literal_column("0")]
-    summed: list[sa.ColumnElement[Any]] = [*chosen, *told[:2]]
+    chosen_columns: list[sa.ColumnElement[Any]] = [
+        columns.seen,
+        columns.seen_held,
+        sa.literal_column("0"),
+    ]
+    summed: list[sa.ColumnElement[Any]] = [*chosen, *chosen_columns[:2]]
     if "day" not in groups:
-        told[2] = columns.back if first_s is None else _age(columns, first_s)
-        summed.append(told[2])
+        chosen_columns[2] = columns.back if first_s is None else _age(columns, first_s)
+        summed.append(chosen_columns[2])
     elif {*middle.dimensions} - _OF_ONE <= {*groups, *map(_column, question.where)}:
         # Of one day each row is a group of its own: no pod is counted before.
-        told[:2] = [sa.literal_column("''")] * 2
+        chosen_columns[:2] = [sa.literal_column("''")] * 2
         summed = [*chosen]
     query = (
-        sa.select(*chosen, *told, *(sa.func.sum(columns[name]) for name in SUMS))
+        sa.select(*chosen, *chosen_columns, *(sa.func.sum(columns[name]) for name in SUMS))
         .where(columns.day_s < middle.to_s)
         .where(*(columns[_column(name)] == value for name, value in question.where.items()))
         .group_by(*summed)

@@ -46,6 +46,8 @@ def answer_autoscaler(
     held = journals.tree(tree)
     decision = decide(TreeOverlay(held), request, now_us)
     if decision.verdict == "refused":
-        said = f"at maxReplicas {target.max_replicas}, {found.kind} {found.name!r} would not fit: "
-        return Answer(False, decision.reason, said + sentence(decision, held))
+        message = (
+            f"at maxReplicas {target.max_replicas}, {found.kind} {found.name!r} would not fit: "
+        )
+        return Answer(False, decision.reason, message + sentence(decision, held))
     return Answer(True, "fits")

@@ -151,12 +151,12 @@ class Children:
             return None
         what = f"{below.owner.kind} {below.owner.name!r}"
         if self._is_gone(below.owner.uid):
-            said = f"{what}, or what stands above it, is gone (owner-gone)"
-            return Answer(False, "owner-gone", said, code=409)
+            message = f"{what}, or what stands above it, is gone (owner-gone)"
+            return Answer(False, "owner-gone", message, code=409)
         if self.controllers.wrote(review) and not self.adopts(below):
             return None
-        said = f"{what} was not seen yet: try again in a moment (owner-unseen)"
-        return Answer(False, "owner-unseen", said, code=409)
+        message = f"{what} was not seen yet: try again in a moment (owner-unseen)"
+        return Answer(False, "owner-unseen", message, code=409)
 
     def _is_gone(self, uid: str) -> bool:
         """Whether an object, or one that answers for it, was deleted."""

@@ -76,8 +76,10 @@ def _answer_template(review: Review, view: AdmissionState, journals: Journals) -
         wanted, held = charged(demand, types_of(found.labels)), _charge(journals, uid, where)
         node = journals.tree(tree).nodes.get(where.quota)
         if node is not None and less(wanted, held) and is_unseen(node, (CLAIM_TEMPLATE,)):
-            said = f"{found.kind} {found.name!r} names this template, and was not charged for as much: delete it first, "
-            return Answer(False, "template-in-use", f"{said}or take another name (template-in-use)")
+            message = f"{found.kind} {found.name!r} names this template, and was not charged for as much: delete it first, "
+            return Answer(
+                False, "template-in-use", f"{message}or take another name (template-in-use)"
+            )
     return Answer(True, "fits")
 
 
@@ -171,8 +173,8 @@ def _limits_devices(where: QuotaRef | None, journals: Journals) -> bool:
 
 
 def _uncharged(name: str) -> Answer:
-    said = (
+    message = (
         f"no quota is charged for ResourceClaim {name!r}, or it was not seen yet: give the claim, or its namespace, the label "
         f"{LABEL} before a workload names it, or have the workload name a template of claims (claim-uncharged)"
     )
-    return Answer(False, "claim-uncharged", said)
+    return Answer(False, "claim-uncharged", message)

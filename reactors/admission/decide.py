@@ -98,8 +98,8 @@ def decide(
         return _answer(draft, request, "refused", "quota-unready")
     if why := barred(node, request.namespace):
         return _answer(draft, request, "refused", why)
-    if unsaid := unspecified(draft, node, request):
-        return _answer(draft, request, "refused", "must-specify", deficits=unsaid)
+    if absent := unspecified(draft, node, request):
+        return _answer(draft, request, "refused", "must-specify", deficits=absent)
     wanted = charged(request.demand, request.types)
     # Of an owner its own size was asked for when it was written: what it is charged with, or its children need.
     wanted = dict(request.live if request.child is not None else largest(wanted, request.live))

@@ -209,10 +209,10 @@ class Handler:
         if answer.allowed:
             return answer
         made = f"{below.child.kind} {below.child.name!r}"
-        said = (
+        message = (
             f"with {made}, what lives below {holder.kind} {holder.name!r} is more than its charge: "
         )
-        return replace(answer, message=said + answer.message)
+        return replace(answer, message=message + answer.message)
 
     async def _orphaned(
         self,
@@ -252,8 +252,8 @@ class Handler:
         user = asker_of(review.user, is_controller=self._children.controllers.wrote(review))
         asker = (user, where.kind, where.quota if tree != UNKNOWN else "")
         if self._buckets is not None and not self._buckets.takes(asker, self._clock.now_us()):
-            said = "you ask for too many workloads of one quota at once: try again in a moment"
-            return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)
+            message = "you ask for too many workloads of one quota at once: try again in a moment"
+            return Answer(False, "too-many-requests", f"{message} (too-many-requests)", code=429)
 
         basis = replace(
             basis, read=self._journals.sequence, refusal=where.refusal,

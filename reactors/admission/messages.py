@@ -60,11 +60,11 @@ def sentence(decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
         parent, keys = decision.parent, ", ".join(decision.keys)
     # Koordinator's rules are named by what they say: min over max: cpu.
     rule = decision.reason.replace("-", " ") + (": {keys}" if keys else "")
-    said = _WHY.get(decision.reason, rule).format(
+    message = _WHY.get(decision.reason, rule).format(
         quota=decision.quota, namespace=namespace, parent=parent, keys=keys,
         problem=node.spec.problem if node else "",
     )  # fmt: skip
-    return f"{said} ({decision.reason})"
+    return f"{message} ({decision.reason})"
 
 
 def warning(decision: AdmissionDecided, tree: Tree) -> str:

@@ -40,8 +40,8 @@ class Decisions(Part):
     def apply(self, event: Event) -> None:
         """See one event of the history."""
         if event.type == AdmissionDecided.wire_type and event.cluster == self._cluster:
-            said = AdmissionDecided.read(event)
-            self.counts[(said.verdict, said.reason)] += 1
+            decided = AdmissionDecided.read(event)
+            self.counts[(decided.verdict, decided.reason)] += 1
 
 
 def figures(journals: Journals, decisions: Decisions, at_s: int) -> Iterator[Metric]:
@@ -73,12 +73,12 @@ def _of_quotas(trees: list[Tree], at_s: int) -> Iterator[Metric]:
                     labels = {"tree": tree.name, "quota": node.name, "key": key}
                     yield Sample(amount, labels)
 
-    said = (
+    gauges = (
         ("used", "What is used: by its own workloads, and claimed by quotas below.", _used),
         ("hard", "The limit, the strictest of all that may hold.", Node.limited),
         ("ungoverned", "What workloads hold that were never admitted with it.", _ungoverned),
     )
-    for name, meaning, amounts in said:
+    for name, meaning, amounts in gauges:
         unit = "cpu in milli-cores, everything else in whole units"
         yield Metric(f"bursar_quota_{name}", "gauge", f"{meaning} In {unit}.", over(amounts))
     budgets = [

@@ -104,8 +104,8 @@ class Reconciler:
             self._view.changed.add(holder)
         elif event.type == AdmissionReleased.wire_type:
             # Taken back by who asked for it: if it exists all the same it is charged again.
-            told = AdmissionReleased.read(event).releases
-            self._view.changed.update(one.uid for one in told if one.reason == UNANSWERED)
+            releases = AdmissionReleased.read(event).releases
+            self._view.changed.update(one.uid for one in releases if one.reason == UNANSWERED)
 
     async def run(self) -> None:
         """Keep for ever, from the moment the history was read to its present end."""

@@ -49,5 +49,5 @@ def unseen(review: Review, scale: kinds.Scale) -> Answer:
     """The answer to a scale of something that was not seen as it is now: only fewer replicas pass."""
     if not is_up(scale, review):
         return ALLOWED
-    said = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
-    return Answer(False, UNSEEN, f"{said} ({UNSEEN})", code=409)
+    message = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
+    return Answer(False, UNSEEN, f"{message} ({UNSEEN})", code=409)

@@ -78,34 +78,36 @@ class Trial:
         metadata = object.get("metadata") or {}
         group = str(object["apiVersion"]).rpartition("/")[0]
         name = str(metadata.get("name") or metadata.get("generateName") or "")
-        said = Evaluation(
+        evaluation = Evaluation(
             str(object["kind"]), str(metadata.get("namespace") or namespace), name, "", True,
             "not-governed",
         )  # fmt: skip
         try:
-            if (kind_of_quota := _QUOTA_KINDS.get((group, said.kind))) is not None:
-                return self._quota(object, kind_of_quota, said)
-            kind = kinds.governed(group, said.kind)
-            return said if kind is None else self._workload(object, kind, said)
+            if (kind_of_quota := _QUOTA_KINDS.get((group, evaluation.kind))) is not None:
+                return self._quota(object, kind_of_quota, evaluation)
+            kind = kinds.governed(group, evaluation.kind)
+            return evaluation if kind is None else self._workload(object, kind, evaluation)
         except DemandError as error:
             return msgspec.structs.replace(
-                said, is_admitted=False, reason="demand-unreadable", message=str(error)
+                evaluation, is_admitted=False, reason="demand-unreadable", message=str(error)
             )
 
-    def _workload(self, object: Json, kind: kinds.Kind, said: Evaluation) -> Evaluation:
-        asked = partial(self._view.state.asked, namespace=said.namespace)
+    def _workload(self, object: Json, kind: kinds.Kind, evaluation: Evaluation) -> Evaluation:
+        asked = partial(self._view.state.asked, namespace=evaluation.namespace)
         ask = asked(kinds.asked(kind, object))
-        where = self._view.place(ask.labels, said.namespace)
-        if said.namespace in self._exempt or where is None:
-            return said
+        where = self._view.place(ask.labels, evaluation.namespace)
+        if evaluation.namespace in self._exempt or where is None:
+            return evaluation
         owner = kinds.governing_owner(object.get("metadata") or {})
         # Whoever writes a reference to one of Kubernetes' own controllers is none: it is charged in its own right.
-        if owner is not None and kinds.is_open(owner.kind, said.kind):
-            return msgspec.structs.replace(said, reason="covered", message="its owner is charged")
-        known = self._find(said.kind, said.namespace, said.name)
+        if owner is not None and kinds.is_open(owner.kind, evaluation.kind):
+            return msgspec.structs.replace(
+                evaluation, reason="covered", message="its owner is charged"
+            )
+        known = self._find(evaluation.kind, evaluation.namespace, evaluation.name)
         self._asked += 1
         request = Request(
-            where.quota, known or f"new/{self._asked}", said.kind, said.namespace, said.name,
+            where.quota, known or f"new/{self._asked}", evaluation.kind, evaluation.namespace, evaluation.name,
             ask.demand, types_of(ask.labels), operation="UPDATE" if known else "CREATE",
             unstated=ask.unstated,
         )  # fmt: skip
@@ -121,20 +123,20 @@ class Trial:
                 is_admitted, reason = True, "held"
         draft.add(decision, self._now_us)
         return msgspec.structs.replace(
-            said, quota=where.quota, is_admitted=is_admitted, reason=reason, message=message,
+            evaluation, quota=where.quota, is_admitted=is_admitted, reason=reason, message=message,
             decision=decision, advice=advice,
         )  # fmt: skip
 
-    def _quota(self, object: Json, kind: str, said: Evaluation) -> Evaluation:
-        known = self._view.quotas.get((kind, said.name))
+    def _quota(self, object: Json, kind: str, evaluation: Evaluation) -> Evaluation:
+        known = self._view.quotas.get((kind, evaluation.name))
         is_there = known is not None and known.spec is not None
         uid = known.uid if known is not None and is_there else "new"
         new = observed({**object, "metadata": {**object["metadata"], "uid": uid}}, kind)
         assert new is not None
-        said = msgspec.structs.replace(said, quota=new.name, namespace=new.namespace)
+        evaluation = msgspec.structs.replace(evaluation, quota=new.name, namespace=new.namespace)
         if new.problem:
             return msgspec.structs.replace(
-                said, is_admitted=False, reason="quota-invalid", message=new.problem
+                evaluation, is_admitted=False, reason="quota-invalid", message=new.problem
             )
         proposal = Proposal(
             "UPDATE" if is_there else "CREATE", new.name, uid, new.parent, spec_of(new),
@@ -146,7 +148,7 @@ class Trial:
         draft.add(decision, self._now_us)
         is_admitted = decision.verdict != "refused"
         return msgspec.structs.replace(
-            said, is_admitted=is_admitted, reason=decision.reason,
+            evaluation, is_admitted=is_admitted, reason=decision.reason,
             message="" if is_admitted else sentence(decision, draft.tree),
             largest=advise_quota(proposal, decision),
         )  # fmt: skip

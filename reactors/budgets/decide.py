@@ -49,14 +49,14 @@ def _is_same(known: Meter, meter: Meter) -> bool:
 
 def judged(
     quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: BudgetStatus,
-    rule: Rule, *, said: Phase | None, based_on: int,
+    rule: Rule, *, last: Phase | None, based_on: int,
 ) -> BudgetJudged | None:  # fmt: skip
-    """What is decided because a budget came to another phase than was ``said`` last (None: nothing was); None where it is
+    """What is decided because a budget came to another phase than the ``last`` recorded one (None: none was); None where it is
     as before. A changed rule changes the phase, too.
     """
     phase = now.phase(rule)
     same_period = before is not None and before.period == now.period
-    was = said if said is not None and same_period else Phase.OK
+    was = last if last is not None and same_period else Phase.OK
     if phase is was:
         return None
     return BudgetJudged(
@@ -77,9 +77,9 @@ def exhaustion_of(fact: BudgetJudged) -> Exhaustion:
 def _before(state: BudgetState, place: Place) -> tuple[Exhaustion, Phase] | None:
     """What was judged last: by this process, or before it began, or by another one since."""
     kept = (state.kept or {}).get(place)
-    said = state.said(place)
-    if said is not None and (kept is None or said.at_s > kept[0].at_s):
-        return exhaustion_of(said), Phase(said.phase)
+    recorded = state.said(place)
+    if recorded is not None and (kept is None or recorded.at_s > kept[0].at_s):
+        return exhaustion_of(recorded), Phase(recorded.phase)
     return kept
 
 
@@ -99,10 +99,10 @@ def decide(state: BudgetState, trigger: Trigger, policy: None) -> Sequence[Budge
     assert isinstance(read, LedgerRead)
     found = []
     for place, (now, _) in evaluated(state, read).items():
-        before, said = _before(state, place) or (None, None)
+        before, last = _before(state, place) or (None, None)
         fact = judged(
             *place, before, now, read.standings[place], _rule(read, place),
-            said=said, based_on=read.sequence,
+            last=last, based_on=read.sequence,
         )  # fmt: skip
         if fact is not None:
             found.append(fact)
@@ -110,6 +110,6 @@ def decide(state: BudgetState, trigger: Trigger, policy: None) -> Sequence[Budge
 
 
 def _rule(read: LedgerRead, place: Place) -> Rule:
-    said = read.quotas[place[0]].said
-    assert said is not None
-    return Rule.of(said.budget)
+    observed = read.quotas[place[0]].said
+    assert observed is not None
+    return Rule.of(observed.budget)

@@ -45,10 +45,10 @@ class Forecasts:
                 self._select, self._cluster, quota, key,
                 left=standing.left(read.at_s), end_s=standing.period.end_s, now_s=read.at_s,
             )  # fmt: skip
-        said = read.quotas[quota].said
-        assert said is not None
+        observed = read.quotas[quota].said
+        assert observed is not None
         return forecast_limit(
-            self._select, self._cluster, quota, key, limit=said.hard[key], now_s=read.at_s
+            self._select, self._cluster, quota, key, limit=observed.hard[key], now_s=read.at_s
         )
 
 

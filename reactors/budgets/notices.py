@@ -58,19 +58,19 @@ def sentence(fact: BudgetJudged) -> str:
     """What a person reads of it."""
     key = CASH + fact.key
     spent, limit = key_text(key, fact.spent), key_text(key, fact.limit)
-    said = f"{spent} of {limit} hours of {fact.key} are spent"
+    text = f"{spent} of {limit} hours of {fact.key} are spent"
     if fact.phase == "Warned":
-        return said
+        return text
     if fact.exhausted_s is not None:
-        said += f", the last at {format_stamp(fact.exhausted_s * SECOND_US)}"
+        text += f", the last at {format_stamp(fact.exhausted_s * SECOND_US)}"
     follows = {
         "Warn": "workloads are admitted with a warning",
         "DenyNew": "what asks for more is refused, what runs goes on",
         "GraceThenEvict": "what asks for more is refused, and what runs is evicted after a grace",
     }
     if fact.phase == "GraceOver":
-        return f"{said}; the grace is over: what runs is evicted"
-    return f"{said}; {follows.get(fact.rule, fact.rule)}"
+        return f"{text}; the grace is over: what runs is evicted"
+    return f"{text}; {follows.get(fact.rule, fact.rule)}"
 
 
 def body_of(event: Event, fact: BudgetJudged) -> Json:
@@ -144,12 +144,12 @@ class BudgetNotices:
                 continue
             if event.time_us >= now_us - FRESH_US and fact.quota in uids:
                 await self._write(record(event, fact, uids[fact.quota], self._instance))
-                told = Told("", 0)
+                reported = Told("", 0)
                 if self._tell is not None:
-                    told = await self._tell(body_of(event, fact))
-                if told.fault:
-                    _log.warning("nobody could be told of %s: %s", id, told.fault)
-                await self._settle(id, told)
+                    reported = await self._tell(body_of(event, fact))
+                if reported.fault:
+                    _log.warning("nobody could be told of %s: %s", id, reported.fault)
+                await self._settle(id, reported)
             self._settled.add(id)
 
     async def _write(self, body: Json) -> None:
@@ -161,10 +161,10 @@ class BudgetNotices:
         except (PermissionDeniedError, RequestRefusedError) as error:
             _log.warning("no Event tells of quota %s: %s", body["regarding"]["name"], error)
 
-    async def _settle(self, id: str, told: Told) -> None:
+    async def _settle(self, id: str, reported: Told) -> None:
         fact = NoticeSettled(
-            decision=id, reactor=NAME, result="failed" if told.fault else "told",
-            message=told.fault, attempts=told.attempts,
+            decision=id, reactor=NAME, result="failed" if reported.fault else "told",
+            message=reported.fault, attempts=reported.attempts,
         )  # fmt: skip
         event = fact.event(
             cluster=self._name, key=id, id=f"{id}/notice", source=f"effector/{NAME}",

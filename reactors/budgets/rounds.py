@@ -198,10 +198,10 @@ class Metering:
             key: one for (name, key), one in read.standings.items() if name == node.name
         }
         phases = {key: judged[(node.name, key)][0] for key in mine}
-        said = read.quotas[node.name].said
+        observed = read.quotas[node.name].said
         status = status_of(
             tree, node, mine, phases, at_s=read.at_s, sequence=read.sequence,
-            generation=said.generation if said else 0,
+            generation=observed.generation if observed else 0,
             forecasts={key: one for (name, key), one in self._forecasts.of.items() if name == node.name},
         )  # fmt: skip
         conditions = tuple(self._dated(node.uid, one, read.at_s) for one in status.conditions)

@@ -54,11 +54,11 @@ def status_of(
 def sentence(one: Forecast) -> str:
     """A forecast as a person reads it: the likely day and the interval, whole days UTC, and how far such forecasts were off."""
     if one.likely_s is None:
-        said = f"likely not; chance {one.chance / 10:.0f} %"
+        text = f"likely not; chance {one.chance / 10:.0f} %"
     else:
         latest = _day(one.latest_s) if one.latest_s is not None else "never"
-        said = f"likely {_day(one.likely_s)}, {_day(one.earliest_s or one.likely_s)} to {latest}; chance {one.chance / 10:.0f} %"
-    return said if one.off_s is None else f"{said}; off by {one.off_s / 86_400:.1f} days"
+        text = f"likely {_day(one.likely_s)}, {_day(one.earliest_s or one.likely_s)} to {latest}; chance {one.chance / 10:.0f} %"
+    return text if one.off_s is None else f"{text}; off by {one.off_s / 86_400:.1f} days"
 
 
 def _day(second: int) -> str:
@@ -81,13 +81,13 @@ def _conditions(node: Node, phases: Mapping[str, Exhaustion], at_s: int) -> Iter
         f"more is used than allowed: {', '.join(over)}" if over else "",
     )  # fmt: skip
     adopted = [grant for grant in node.grants.values() if grant.is_adopted]
-    said = f"{len(adopted)} workloads hold something and were never admitted" if adopted else ""
+    text = f"{len(adopted)} workloads hold something and were never admitted" if adopted else ""
     yield Condition(
         "Ungoverned",
         "True" if adopted else "False",
         0,
         "Adopted" if adopted else "AllAdmitted",
-        said,
+        text,
     )
     spent = sorted(key for key, one in phases.items() if one.exhausted_s is not None)
     since = min((phases[key].exhausted_s or at_s for key in spent), default=0)

@@ -137,10 +137,10 @@ class _Workspace:
         ):
             return False
         printed = {"last_activity": format_stamp(run.active_us)}
-        said = script_activity(msgspec.json.encode(printed) if is_readable else b"unreadable")
-        self._probed_ms, self._succeeded = now_ms, said.result != "failure"
-        if said.last_activity_ms is not None:
-            self._active_ms = said.last_activity_ms
+        activity = script_activity(msgspec.json.encode(printed) if is_readable else b"unreadable")
+        self._probed_ms, self._succeeded = now_ms, activity.result != "failure"
+        if activity.last_activity_ms is not None:
+            self._active_ms = activity.last_activity_ms
         return pause_decision(
             self._rules,
             namespace_labels={},

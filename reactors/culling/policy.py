@@ -187,14 +187,14 @@ def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
     """The limits of one notebook: the policy's, the first fitting rule's, the notebook's own, the later ones first."""
     rule = next((rule for rule in policy.rules if rule.fits(subject)), Overrides())
     asked_seconds, exempt, ignored = _asked(policy, subject.annotations)
-    said = {
+    limits = {
         name: getattr(policy, name) if getattr(rule, name) is None else getattr(rule, name)
         for name in _OVERRIDDEN
     }
     if asked_seconds is not None:
-        said["idle_seconds"] = asked_seconds
+        limits["idle_seconds"] = asked_seconds
     return Limits(
-        **said,
+        **limits,
         fresh_seconds=2 * policy.check_period_seconds,
         snooze_cap_seconds=policy.snooze_cap_seconds,
         skew_seconds=policy.skew_seconds,

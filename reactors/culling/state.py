@@ -300,9 +300,9 @@ STOPPED_KINDS = frozenset({"Notebook", "StatefulSet", "Deployment"})
 
 
 def _rules(fact: PolicyChanged) -> KubeflowRules | None:
-    said = fact.policy.get("kubeflow")
+    rules = fact.policy.get("kubeflow")
     try:
-        return KubeflowRules.model_validate(said) if said is not None else None
+        return KubeflowRules.model_validate(rules) if rules is not None else None
     except ValidationError:
         # The whole policy is refused where it is folded (:mod:`reactors.engine.policies`).
         return None

@@ -46,7 +46,7 @@ class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
     def told(self) -> Json:
         """Two that are equal need one write."""
         figures = self.figures
-        said = {
+        values = {
             "runtime": figures.runtime,
             "request": figures.request,
             "child-request": figures.child_request,
@@ -55,15 +55,15 @@ class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
         }
         return {
             "used": _texts(figures.used),
-            "annotations": {PREFIX + name: _json(amounts) for name, amounts in said.items()},
+            "annotations": {PREFIX + name: _json(amounts) for name, amounts in values.items()},
         }
 
     def writes(self, found: Json) -> list[tuple[str, Json]]:
         """What to apply where, one after the other, to the object as it was found."""
-        told = self.told()
-        status = {"used": told["used"]}
+        values = self.told()
+        status = {"used": values["used"]}
         return [
-            (self.path, self._body({"annotations": told["annotations"]}) | {"status": status}),
+            (self.path, self._body({"annotations": values["annotations"]}) | {"status": status}),
             (f"{self.path}/status", self._body({}) | {"status": status}),
         ]
 

@@ -87,23 +87,23 @@ class Series(msgspec.Struct):
 
 def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
     """The Event of a series. ``instance`` is who reports it, at most 128 characters."""
-    said = series.decision
+    decision = series.decision
     note = f"Bursar would refuse this: {series.note}" if is_shadow else series.note
     body: Json = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": series.name, "namespace": said.namespace},
+        "metadata": {"name": series.name, "namespace": decision.namespace},
         "eventTime": micro_time(series.first_us),
         "reportingController": CONTROLLER,
         "reportingInstance": instance[:128] or "bursar",
         "action": "Admit",
-        "reason": "".join(word.capitalize() for word in said.reason.split("-"))[:128],
+        "reason": "".join(word.capitalize() for word in decision.reason.split("-"))[:128],
         "regarding": {
-            "apiVersion": _API_VERSIONS.get(said.kind, ""),
-            "kind": said.kind,
-            "namespace": said.namespace,
-            "name": said.name,
-            "uid": said.uid,
+            "apiVersion": _API_VERSIONS.get(decision.kind, ""),
+            "kind": decision.kind,
+            "namespace": decision.namespace,
+            "name": decision.name,
+            "uid": decision.uid,
         },
         "note": note.encode()[:LONGEST_NOTE].decode(errors="ignore"),
         "type": "Normal" if is_shadow else "Warning",
@@ -194,7 +194,7 @@ class Recorder:
 
     async def _told(self, key: tuple[str, ...], series: Series, now_us: int) -> None:
         """One write. What will never be taken is counted, and not tried again until the next refusal."""
-        count, said = series.count, "written"
+        count, outcome = series.count, "written"
         try:
             await self._write(series)
         except ClusterUnavailableError as error:
@@ -202,16 +202,16 @@ class Recorder:
             return
         except NotFoundError:
             # The namespace, or an Event that was forgotten by its time: the next refusal begins anew.
-            said = "gone"
+            outcome = "gone"
             self._series.pop(key, None)
         except RequestRefusedError as error:
-            said = "refused"
+            outcome = "refused"
             _log.warning("an Event is not taken: %s", error)
         except PermissionDeniedError as error:
-            said = "denied"
-            if not self.counts[said]:
+            outcome = "denied"
+            if not self.counts[outcome]:
                 _log.error("refusals are not told as Events: %s", error)
-        self.counts[said] += 1
+        self.counts[outcome] += 1
         series.written, series.written_us = count, now_us
 
     async def _write(self, series: Series) -> None:

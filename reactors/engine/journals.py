@@ -190,20 +190,20 @@ class Journals(Forest):
         self._turns[tree.name].took(time.monotonic() - began)
         facts = iter(draft.facts)
         for sequence, (_, ours) in zip(sequences, events, strict=True):
-            said = list(islice(facts, len(ours)))
-            for fact, time_us in said:
+            ours_stored = list(islice(facts, len(ours)))
+            for fact, time_us in ours_stored:
                 self._apply(tree, fact, sequence, time_us, self._source)
             if sequence > self.sequence:
                 self._own[sequence] = tuple(
                     (replace(one, sequence=sequence), fact)
-                    for one, (fact, _) in zip(ours, said, strict=True)
+                    for one, (fact, _) in zip(ours, ours_stored, strict=True)
                 )
         self._wake()
 
     def _events(self, draft: TreeOverlay, ids: list[str]) -> list[tuple[Event, list[Event]]]:
         """The draft's facts as events, each with the entries in it: decisions of one moment share one."""
         place = {"cluster": self._cluster, "key": draft.tree.name, "source": self._source}
-        said: list[tuple[Event, list[Event]]] = []
+        grouped_events: list[tuple[Event, list[Event]]] = []
         group: list[Event] = []
         size = 0
         for (fact, time_us), id in zip(draft.facts, ids, strict=True):
@@ -212,16 +212,16 @@ class Journals(Forest):
             is_decision = isinstance(fact, AdmissionDecided)
             is_full = size + more > LARGEST_GROUP
             if group and (not is_decision or is_full or time_us != group[0].time_us):
-                said.append((grouped(group), group))
+                grouped_events.append((grouped(group), group))
                 group, size = [], 0
             if is_decision:
                 group.append(entry)
                 size += more
             else:
-                said.append((entry, [entry]))
+                grouped_events.append((entry, [entry]))
         if group:
-            said.append((grouped(group), group))
-        return said
+            grouped_events.append((grouped(group), group))
+        return grouped_events
 
     async def newer(self, tree: Tree, sequence: int, refused: WrongExpectationError) -> None:
         """Return when the tree is newer than ``sequence``, behind which ``refused`` says that something stands.

@@ -100,8 +100,8 @@ def policy_changed(
 ) -> PolicyChanged:
     """The fact that ``reactor`` goes by ``policy``: equal policies give equal bytes."""
     body: dict[str, Any] = _canonical(policy)
-    said = msgspec.json.encode({"mode": mode, "policy": body}, order="sorted")
-    digest = hashlib.sha256(said).hexdigest()
+    content = msgspec.json.encode({"mode": mode, "policy": body}, order="sorted")
+    digest = hashlib.sha256(content).hexdigest()
     return PolicyChanged(reactor=reactor, mode=mode, policy=body, digest=digest, author=author)
 
 

@@ -76,21 +76,21 @@ def rederive(
             # As live readers do: the ledger counts what is parked.
             continue
         concluded.compare(event.sequence, replica)
-        said = recorded.pop(event.sequence, None)
-        if said is None:
+        stored = recorded.pop(event.sequence, None)
+        if stored is None:
             continue
-        events = [one for one, _ in said]
-        if any(versions.get(decision.reactor) != decision.rules for _, decision in said):
-            passed_over += len(said)
+        events = [one for one, _ in stored]
+        if any(versions.get(decision.reactor) != decision.rules for _, decision in stored):
+            passed_over += len(stored)
         else:
             derived = [decision_event(one, cluster) for one in replica.decide(event)]
             mismatches = _compared(events, derived, event.sequence)
-            same += len(said) - sum(one.what != "missing" for one in mismatches)
+            same += len(stored) - sum(one.what != "missing" for one in mismatches)
             found += mismatches
         replica.made(events)
     known(replica, sys.maxsize)
-    for said in recorded.values():
-        found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in said]
+    for stored in recorded.values():
+        found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in stored]
     found += concluded.end()
     passed_over += concluded.passed_over
     return Rederived(same + concluded.same, passed_over, tuple(found))
@@ -118,29 +118,29 @@ class _Concluded:
 
     def compare(self, sequence: int, replica: Replica) -> None:
         """Decide again on what is known after the event ``sequence``, if something was decided on it."""
-        said = self._recorded.pop(sequence, None)
-        if said is None:
+        stored = self._recorded.pop(sequence, None)
+        if stored is None:
             return
-        events = [event for event, _ in said]
-        if any(self._versions[event.type] != rules for event, rules in said):
-            self.passed_over += len(said)
+        events = [event for event, _ in stored]
+        if any(self._versions[event.type] != rules for event, rules in stored):
+            self.passed_over += len(stored)
             return
         derived = [one for batch in replica.concluded().values() for one in batch]
         mismatches = _compared(events, derived, sequence)
-        self.same += len(said) - sum(one.what != "missing" for one in mismatches)
+        self.same += len(stored) - sum(one.what != "missing" for one in mismatches)
         self._found += mismatches
 
     def end(self) -> list[Mismatch]:
         """What was found, when all was read."""
-        for said in self._recorded.values():
-            self._found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in said]
+        for stored in self._recorded.values():
+            self._found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in stored]
         return self._found
 
 
-def _compared(said: Sequence[Event], derived: Sequence[Event], trigger: int) -> list[Mismatch]:
+def _compared(stored: Sequence[Event], derived: Sequence[Event], trigger: int) -> list[Mismatch]:
     ours = {event.id: event for event in derived}
     found = []
-    for event in said:
+    for event in stored:
         mine = ours.pop(event.id, None)
         if mine is None:
             found.append(Mismatch("not_derived", event.id, event.sequence))

@@ -194,8 +194,8 @@ class _Reconciliation:
             found.creates += missing
             if len(missing) < len(those.missing):
                 found.skipped = found.skipped or "gang_waits"
-            told = [f"Warning {one}" for one in warnings(spec, self.seen.gang)]
-            found.events += told * len(missing)
+            warned = [f"Warning {one}" for one in warnings(spec, self.seen.gang)]
+            found.events += warned * len(missing)
             found.removals += [Removal(one, "out_of_range") for one in those.surplus]
             found.removals += [Removal(one, "doubled") for one in those.doubled]
             found.removals += [Removal(one, "failed_retryable") for one in those.failed]

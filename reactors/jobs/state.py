@@ -177,14 +177,16 @@ class JobsState(Part):
     def _status_seen(self, tracked: TrackedJob, old: Status, at_us: int) -> None:
         """Compare what the operator wrote with what was decided."""
         status, report = tracked.job.status, tracked.steps.get(REPORT)
-        told = report.status if report is not None else None
-        if report is not None and told is not None:
-            if is_same(told, status):
+        reported = report.status if report is not None else None
+        if report is not None and reported is not None:
+            if is_same(reported, status):
                 del tracked.steps[REPORT]
         if said(status) == said(old) or self.mode == "off":
             return
         # The pods may show a later step before the object shows an earlier one.
-        on_their_way = (told, *report.earlier) if report is not None and told is not None else ()
+        on_their_way = (
+            (reported, *report.earlier) if report is not None and reported is not None else ()
+        )
         if any(said(one) == said(status) for one in on_their_way):
             self._agreed(REPORT)
         else:

@@ -254,10 +254,14 @@ def text(conditions: Sequence[Condition]) -> str:
     return ", ".join(f"{one.type}={one.status}" for one in conditions)
 
 
-def job_of(fact: WorkloadObserved, said: Training) -> Job:
+def job_of(fact: WorkloadObserved, training: Training) -> Job:
     """The job as it was observed."""
-    status = Status(said.conditions, said.counts, us(said.start), us(said.completion))
-    return Job(fact.uid, fact.kind, fact.namespace, fact.name, said.spec, status, said.is_deleting)
+    status = Status(
+        training.conditions, training.counts, us(training.start), us(training.completion)
+    )
+    return Job(
+        fact.uid, fact.kind, fact.namespace, fact.name, training.spec, status, training.is_deleting
+    )
 
 
 def us(stamp: str | None) -> int | None:

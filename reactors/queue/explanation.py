@@ -177,8 +177,8 @@ class WaitExplanation:
         self, event: Event, before: AdmissionDecided, answer: AdmissionDecided
     ) -> tuple[str, tuple[str, ...]]:
         if event.type == AdmissionReleased.wire_type:
-            told = AdmissionReleased.read(event).releases
-            return "usage-fell", tuple(self._named(one) for one in told)
+            releases = AdmissionReleased.read(event).releases
+            return "usage-fell", tuple(self._named(one) for one in releases)
         if event.type == QuotaDeclared.wire_type:
             return "limit-rose", ()
         if event.type == TreeMetered.wire_type and before.reason == SPENT:

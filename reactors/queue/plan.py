@@ -103,13 +103,13 @@ def decided(
         )
         begun += len(started)
         back = decide_returns(draft, line.waiting, rules, running, now_us)
-        told = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]
-        _release(draft, told, now_us, based_on)
+        releases = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]
+        _release(draft, releases, now_us, based_on)
     return begun
 
 
-def _release(draft: TreeOverlay, told: list[Release], now_us: int, based_on: int) -> None:
+def _release(draft: TreeOverlay, releases: list[Release], now_us: int, based_on: int) -> None:
     """It counts when it is stored; whoever waits for the room comes in the next pass."""
-    if told:
-        fact = AdmissionReleased(number=draft.number, releases=tuple(told), based_on=based_on)
+    if releases:
+        fact = AdmissionReleased(number=draft.number, releases=tuple(releases), based_on=based_on)
         draft.add(fact, now_us)

@@ -132,9 +132,9 @@ class QueueState(Part):
             if event.type == PodObserved.wire_type and self._starting:
                 self._begun(PodObserved.read(event))
         elif event.type == AdmissionReleased.wire_type:
-            told = AdmissionReleased.read(event).releases
-            self._returning.update(one.uid for one in told if one.reason == "returning")
-            self.returned += sum(one.reason == "returned" for one in told)
+            releases = AdmissionReleased.read(event).releases
+            self._returning.update(one.uid for one in releases if one.reason == "returning")
+            self.returned += sum(one.reason == "returned" for one in releases)
         elif event.type in (PriorityClassObserved.wire_type, PriorityClassVanished.wire_type):
             self.changes += 1
         elif event.type == QueueOrdered.wire_type:

@@ -60,8 +60,8 @@ def rederive(history: History, *, cluster: str, transport: Transport, clock: Clo
             for event, fact in batch:
                 walk.apply(event, fact)
         else:
-            said = [(event, fact) for event, fact in batch if fact is not None]
-            walk.releases.apply(walk.tree(look.tree), look, said)
+            recorded = [(event, fact) for event, fact in batch if fact is not None]
+            walk.releases.apply(walk.tree(look.tree), look, recorded)
     return walk.end()
 
 

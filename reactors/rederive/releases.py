@@ -51,8 +51,8 @@ def look_of(event: Event, fact: Fact) -> Look | None:
     if isinstance(fact, AdmissionDecided):
         is_ours = fact.reason == "released"
     else:
-        told = fact.releases if isinstance(fact, AdmissionReleased) else ()
-        is_ours = any(one.reason in ("returning", "returned") for one in told)
+        releases = fact.releases if isinstance(fact, AdmissionReleased) else ()
+        is_ours = any(one.reason in ("returning", "returned") for one in releases)
     return Look(event.key, fact.based_on, event.time_us) if is_ours else None
 
 
@@ -69,20 +69,20 @@ class Releases:
         self._same = 0
         self._found: list[Difference] = []
 
-    def apply(self, tree: Tree, look: Look, said: Sequence[Entry]) -> None:
+    def apply(self, tree: Tree, look: Look, entries: Sequence[Entry]) -> None:
         """The decisions of the next look, on its tree as its journal is before them."""
         reader = self._reader_at(look.based_on)
-        for _, fact in said:
+        for _, fact in entries:
             if isinstance(fact, AdmissionDecided):
                 self._mapped_only = fact.basis is not None and fact.basis.mapped_only
         reader.view.requires_namespaces = self._mapped_only
         # Nobody can have read what was not said yet.
-        reader.reach(min(look.based_on, said[0][0].sequence - 1))
+        reader.reach(min(look.based_on, entries[0][0].sequence - 1))
         elsewhere = self._elsewhere if look.is_beside(self._last) else 0
-        differences = _compared(reader.lines, tree, list(said), look, elsewhere)
-        begun = sum(isinstance(fact, AdmissionDecided) for _, fact in said)
+        differences = _compared(reader.lines, tree, list(entries), look, elsewhere)
+        begun = sum(isinstance(fact, AdmissionDecided) for _, fact in entries)
         self._last, self._elsewhere = look, elsewhere + begun
-        self._same += len(said) - sum(one.said is not None for one in differences)
+        self._same += len(entries) - sum(one.said is not None for one in differences)
         self._found += differences
 
     def _reader_at(self, sequence: int) -> Reader:
@@ -118,14 +118,14 @@ def _compared(
         decided(draft, lines, queues, look.time_us, look.based_on, elsewhere=elsewhere)
         should = [fact for fact, _ in draft.facts]
         # Two looks at one place of the history may fall into one moment.
-        said, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]
-        for place, (event, fact) in enumerate(said):
+        entries, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]
+        for place, (event, fact) in enumerate(entries):
             expected = should[place] if place < len(should) else None
             if fact != expected:
                 found.append(Difference(event.id, event.sequence, fact, expected))
             store(tree, event, fact)
-        last = said[-1][0]
-        found += [Difference(last.id, last.sequence, None, one) for one in should[len(said) :]]
+        last = entries[-1][0]
+        found += [Difference(last.id, last.sequence, None, one) for one in should[len(entries) :]]
     return found
 
 

@@ -214,8 +214,8 @@ class Columns(ClusterColumns):
                 self._replace(change.uid, found or self._ahead.get(change.uid))
             elif change.kind in volumes.KINDS:
                 self.volumes.follow(change)
-            elif change.kind in BY_NODE and (said := change.after or change.before):
-                self._touch_named(said.name)
+            elif change.kind in BY_NODE and (newest := change.after or change.before):
+                self._touch_named(newest.name)
             elif change.kind == Scv.kind:
                 self.forget_scvs()
             elif change.kind == Node.kind:

@@ -66,8 +66,8 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
     nodes: dict[str, int] = {}
     scores: dict[tuple[int, ...], int] = {}
     refusals: dict[bytes, int] = {}
-    told = [one for one in attempts if not one.is_again]
-    plugins = sorted({name for one in told for node in one.top for name in node.scores})
+    first = [one for one in attempts if not one.is_again]
+    plugins = sorted({name for one in first for node in one.top for name in node.scores})
     pods = []
     nominated = [
         Nomination(
@@ -81,7 +81,7 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
         for one in attempts
         if one.preemption is not None
     ]
-    for one in told:
+    for one in first:
         top: list[int] = []
         for found in one.top:
             shares = tuple(found.scores.get(name, 0) for name in plugins)
@@ -90,8 +90,8 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
             )  # fmt: skip
         refused = -1
         if one.refused or one.reason or not one.node:
-            said = msgspec.json.encode(_refusal(one))
-            refused = refusals.setdefault(said, len(refusals))
+            encoded = msgspec.json.encode(_refusal(one))
+            refused = refusals.setdefault(encoded, len(refusals))
         node = nodes.setdefault(one.node, len(nodes)) if one.node else -1
         pod = one.pod
         pods.append(
@@ -103,7 +103,7 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
         empty, nodes=tuple(nodes), plugins=tuple(plugins), scores=tuple(scores),
         refusals=tuple(msgspec.json.decode(one, type=Refusal) for one in refusals), pods=tuple(pods),
         again=tuple(one.number for one in attempts if one.is_again), nominated=tuple(nominated),
-        cpus={one.pod.uid: one.cpus for one in told if one.node and one.cpus is not None},
+        cpus={one.pod.uid: one.cpus for one in first if one.node and one.cpus is not None},
     )  # fmt: skip
 
 

@@ -127,10 +127,10 @@ def kept(columns: Columns, row: int) -> Kept:
     known, changed_at = tables.get(row), int(columns.changed_at[row])
     if known is not None and (known.layout, known.changed_at) == (columns.layout, changed_at):
         return known
-    node, said = columns.nodes[row], columns.devices(row)
+    node, observed = columns.nodes[row], columns.devices(row)
     board = known.board if known is not None else None
-    if board is None or board.node is not node or board.said is not said:
-        board = board_of(node, said)
+    if board is None or board.node is not node or board.said is not observed:
+        board = board_of(node, observed)
     used, named, claimed = _used(board, columns.placed_on(row))
     whole = {
         (kind, card.minor): card.total for kind, cards in board.total.items() for card in cards
@@ -251,29 +251,31 @@ def _left(cards: Sequence[Card], kind: str, used: Mapping[At, Mapping[str, int]]
     return tuple(found)
 
 
-def board_of(node: Node, said: NodeDevices | None) -> Board:
+def board_of(node: Node, devices: NodeDevices | None) -> Board:
     """The devices of a node."""
-    total = _offered(node) if said is None else _found(said)
+    total = _offered(node) if devices is None else _found(devices)
     labels = node.labels | node.further_labels
-    found = said.labels.get("model", "") if said is not None else ""
+    found = devices.labels.get("model", "") if devices is not None else ""
     model = next((labels[key] for key in _MODELS if key in labels), found or node.model or "")
     minors = tuple(card.minor for card in total["gpu"])
     table = TABLES.get(model) if minors == tuple(range(8)) else None
     tiers: Mapping[int, Sequence[Sequence[tuple[int, ...]]]]
     tiers, bandwidths = {size: (groups,) for size, groups in (table or {}).items()}, {}
-    if said is not None and said.partitions:
-        table = {size: [one.minors for one in groups] for size, groups in said.partitions.items()}
-        tiers = {size: _tiers(groups) for size, groups in said.partitions.items()}
-        groups = chain.from_iterable(said.partitions.values())
+    if devices is not None and devices.partitions:
+        table = {
+            size: [one.minors for one in groups] for size, groups in devices.partitions.items()
+        }
+        tiers = {size: _tiers(groups) for size, groups in devices.partitions.items()}
+        groups = chain.from_iterable(devices.partitions.values())
         bandwidths = {one.minors: one.bandwidth for one in groups if one.bandwidth}
     honors = table is not None and labels.get(_POLICY) == "Honor"
-    if said is None:
-        return Board(node, said, total, table, honors, tiers)
-    switches = {(one.type, one.minor): one.switch for one in said.devices if one.switch}
-    labelled = {(one.type, one.minor): one.labels for one in said.devices if one.labels}
-    functions = {(one.type, one.minor): one.functions for one in said.devices if one.functions}
+    if devices is None:
+        return Board(node, devices, total, table, honors, tiers)
+    switches = {(one.type, one.minor): one.switch for one in devices.devices if one.switch}
+    labelled = {(one.type, one.minor): one.labels for one in devices.devices if one.labels}
+    functions = {(one.type, one.minor): one.functions for one in devices.devices if one.functions}
     return Board(
-        node, said, total, table, honors, tiers, bandwidths, _scope(said, minors), switches, labelled, functions
+        node, devices, total, table, honors, tiers, bandwidths, _scope(devices, minors), switches, labelled, functions
     )  # fmt: skip
 
 
@@ -284,9 +286,9 @@ def _tiers(groups: Iterable[CardGroup]) -> tuple[tuple[tuple[int, ...], ...], ..
     return tuple(tuple(found[score]) for score in sorted(found, reverse=True))
 
 
-def _found(said: NodeDevices) -> dict[str, tuple[Card, ...]]:
+def _found(devices: NodeDevices) -> dict[str, tuple[Card, ...]]:
     total: dict[str, list[Card]] = {kind: [] for kind in FIRST}
-    for one in said.devices:
+    for one in devices.devices:
         amounts = {
             name: min(amount, WHOLE) if name in _PARTS else amount
             for name, amount in one.amounts.items()
@@ -295,10 +297,10 @@ def _found(said: NodeDevices) -> dict[str, tuple[Card, ...]]:
     return {kind: tuple(cards) for kind, cards in total.items()}
 
 
-def _scope(said: NodeDevices, minors: tuple[int, ...]) -> Scope | None:
+def _scope(devices: NodeDevices, minors: tuple[int, ...]) -> Scope | None:
     """NUMA nodes, and their PCIe switches, as scopes of cards."""
     numa: dict[int, dict[str, list[int]]] = {}
-    for one in said.devices:
+    for one in devices.devices:
         if one.type == "gpu" and one.numa >= 0:
             numa.setdefault(one.numa, {}).setdefault(one.switch, []).append(one.minor)
     inner = []

@@ -33,29 +33,29 @@ def node(replica: Replica, name: str) -> dict[str, Any] | None:
         return None
     pods = (state.pods[uid] for uid in state.index.on_node[name])
     held = sorted((one for one in pods if not one.is_ended), key=lambda one: one.uid)
-    said = state.devices_of(name)
+    devices = state.devices_of(name)
     return {
         "name": found.name,
         "unschedulable": found.unschedulable,
         "allocatable": found.allocatable,
-        "deviceResources": offered_by_devices(found, said),
+        "deviceResources": offered_by_devices(found, devices),
         "pods": [
             {"namespace": one.namespace, "name": one.name, "demand": one.demand} for one in held
         ],
     }
 
 
-def offered_by_devices(found: Node, said: NodeDevices | None) -> dict[str, Any] | None:
+def offered_by_devices(found: Node, devices: NodeDevices | None) -> dict[str, Any] | None:
     """What a node should offer by its Device object, and the labels that Koordinator's manager gives it; None without one."""
-    if said is None:
+    if devices is None:
         return None
-    cards = [one.amounts for one in said.devices if one.type == "gpu"]
+    cards = [one.amounts for one in devices.devices if one.type == "gpu"]
     amounts = node_resources(
-        cards, said.labels.get("vendor", ""), with_shared=SHARED in found.allocatable
+        cards, devices.labels.get("vendor", ""), with_shared=SHARED in found.allocatable
     )
     return {
         "resources": amounts,
-        "labels": {f"{LABELS}{name}": text for name, text in sorted(said.labels.items())},
+        "labels": {f"{LABELS}{name}": text for name, text in sorted(devices.labels.items())},
     }
 
 

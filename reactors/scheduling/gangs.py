@@ -70,8 +70,8 @@ def needs_of_group(row: PodGroup) -> Needs | None:
 
 @lru_cache(maxsize=1_000)
 def _needs(least: int, total: str, mode: str, wait_us: int, groups: str) -> Needs:
-    said = _number(total)
-    whole = least if said is None or 0 < said < least else said
+    number = _number(total)
+    whole = least if number is None or 0 < number < least else number
     return Needs(least, whole, mode != "NonStrict", min(wait_us, LONGEST_WAIT_US), _listed(groups))
 
 

@@ -50,13 +50,13 @@ def hints_of(change: Change) -> Iterator[Hint]:
     if isinstance(before if after is None else after, NodeLoad):
         yield Hint.LOAD
         return
-    said = before if after is None else after
-    if isinstance(said, NodeTopology):
+    newest = before if after is None else after
+    if isinstance(newest, NodeTopology):
         # Node agents write the object anew whenever a pod starts.
         if _layout(before) != _layout(after):
             yield Hint.CPUS
         return
-    if isinstance(said, NodeDevices):
+    if isinstance(newest, NodeDevices):
         if _found(before) != _found(after):
             yield Hint.NODE
         return

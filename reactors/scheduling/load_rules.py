@@ -93,8 +93,8 @@ def picked(by_seconds: Mapping[int, int | None], seconds: int, instant: int | No
     """What is reported over a duration; 0 = the longest that is reported, else what is used now. None = nobody says."""
     if seconds:
         return by_seconds.get(seconds)
-    told = [key for key, amount in by_seconds.items() if amount is not None]
-    return by_seconds[max(told)] if told else instant
+    known = [key for key, amount in by_seconds.items() if amount is not None]
+    return by_seconds[max(known)] if known else instant
 
 
 def _nearest(number: Ints, divisor: Ints) -> Ints:

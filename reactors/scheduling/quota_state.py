@@ -167,15 +167,15 @@ class QuotaState:
                 return Excess(f"{title} has more than quota {node.name} admitted")
             own = (seen.kind, seen.namespace, seen.name)
             is_refused = any((one.kind, one.namespace, one.name) == own for one in tree.refused)
-            said = "was refused by" if is_refused else "is not admitted by"
-            return Excess(f"{title} {said} quota {node.name}")
+            verb = "was refused by" if is_refused else "is not admitted by"
+            return Excess(f"{title} {verb} quota {node.name}")
         if grant is None or not grant.is_adopted:
             return None
         found = over(TreeOverlay(tree), node, dict.fromkeys(charge, 0))
         if not found:
             return None
-        told = ", ".join(f"{one.key} {one.used} of {one.limit}" for one in found)
-        return Excess(f"quota {node.name} holds too much: {told}", node, found)
+        limits = ", ".join(f"{one.key} {one.used} of {one.limit}" for one in found)
+        return Excess(f"quota {node.name} holds too much: {limits}", node, found)
 
     def makes_room(self, found: Excess, pod: Pod, nominated: Iterable[Pod]) -> bool:
         """Whether room is being made in the quota of a pod: a less important pod of it is going, or has gone and is charged

@@ -98,11 +98,11 @@ def _differ(one: Status, other: Status) -> bool:
     )
 
 
-def _are_owners(owners: Sequence[str], told: Sequence[str]) -> bool:
+def _are_owners(owners: Sequence[str], recorded: Sequence[str]) -> bool:
     """Whether these owners are told; a fact has no more than a few of them."""
-    if len(told) >= MOST_OWNERS:
-        return set(told) <= set(owners)
-    return set(told) == set(owners)
+    if len(recorded) >= MOST_OWNERS:
+        return set(recorded) <= set(owners)
+    return set(recorded) == set(owners)
 
 
 def _over_since_us(row: Reservation) -> int:

@@ -73,8 +73,8 @@ class Reservations(KnownReservations):
         for change in changes:
             before, after = change.before, change.after
             if isinstance(after, Reservation):
-                told = before.current_owners if isinstance(before, Reservation) else ()
-                self._named.change(after.uid, told, after.current_owners)
+                owners = before.current_owners if isinstance(before, Reservation) else ()
+                self._named.change(after.uid, owners, after.current_owners)
                 self._saw(after)
                 has_moved = True
             elif isinstance(before, Reservation):

@@ -157,8 +157,8 @@ class Searches:
         lowest = min((one.pod.priority for _, one in members), default=0)
         if any(attempt.node for _, attempt in tried) or not self._is_on:
             return tried
-        said = [one.pod.constraints for _, one in members]
-        is_never = any(one is not None and one.never_preempts for one in said)
+        constraints = [one.pod.constraints for _, one in members]
+        is_never = any(one is not None and one.never_preempts for one in constraints)
         # Pods with a gate are no members: where it needs them it does not start, whoever goes.
         if group.plugin.missing(group.names, [one.pod.uid for _, one in members], columns):
             return tried

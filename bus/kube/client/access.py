@@ -84,11 +84,11 @@ async def open_api(access: Access, *, trust_env: bool) -> tuple[Any, Credentials
         return client.ApiClient(configuration), credentials
     except _UNUSABLE as error:
         # Other texts may quote the file, and with it a token.
-        told = isinstance(error, config.ConfigException)
+        is_config = isinstance(error, config.ConfigException)
         raise PermissionDeniedError(
             "the credentials cannot be used",
             kubeconfig=access.kubeconfig or "service account",
-            reason=str(error)[:200] if told else type(error).__name__,
+            reason=str(error)[:200] if is_config else type(error).__name__,
         ) from None
 
 

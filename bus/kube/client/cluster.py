@@ -276,12 +276,12 @@ class KubeCluster:
         sent_us = self.clock.own_us()
         where, _, selected = path.partition("?")
         query = [*query, *parse_qsl(selected)]
-        response, said = await self._requests.ask("GET", where, query, timeout, accept=accept)
+        response, body = await self._requests.ask("GET", where, query, timeout, accept=accept)
         self.clock.answered(response.headers.get("Date"), sent_us)
         if response.status == 200:
             return response
         # A store that was put back to an older state: our version lies in its future.
-        if response.status == 504 and _TOO_LARGE_VERSION in said:
+        if response.status == 504 and _TOO_LARGE_VERSION in body:
             raise GoneError(status=504)
         raise refusal(
             response.status,
@@ -307,12 +307,12 @@ class KubeCluster:
         if is_one_of_many and self._connections.is_direct:
             return await self._posted(verb, path, query or [], body)
         try:
-            response, said = await self._requests.ask(
+            response, content = await self._requests.ask(
                 method, path, query or [], PAGE, body=body, content_type=content_type
             )
             async with response:
                 if response.status >= 300:
-                    raise _declined(response, said, verb, path)
+                    raise _declined(response, content, verb, path)
                 raw = await whole(response)
         except BROKEN as error:
             raise unreachable(error, verb, path) from error
@@ -340,10 +340,10 @@ def _decoded(raw: bytes) -> Json:
         raise MalformedJsonError("the answer is no object", reason="not JSON") from None
 
 
-def _declined(response: aiohttp.ClientResponse, said: bytes, verb: str, path: str) -> BursarError:
+def _declined(response: aiohttp.ClientResponse, body: bytes, verb: str, path: str) -> BursarError:
     delay = retry_after(response.headers.get("Retry-After"))
     return declined(
-        response.status, said, request=f"{verb} {resource_at(path)}", delay_seconds=delay
+        response.status, body, request=f"{verb} {resource_at(path)}", delay_seconds=delay
     )
 
 

@@ -61,12 +61,12 @@ def resource_at(path: str) -> str:
     return f"{rest[0]}{group}" + (f"/{rest[2]}" if len(rest) > 2 else "")
 
 
-def declined(status: int, said: bytes, *, request: str, delay_seconds: float) -> BursarError:
-    """The error for ``status``, with ``message`` and ``reason`` of the Status in ``said``.
+def declined(status: int, body: bytes, *, request: str, delay_seconds: float) -> BursarError:
+    """The error for ``status``, with ``message`` and ``reason`` of the Status in ``body``.
 
     ``request`` is a verb and a resource. ``delay_seconds`` is what the server asked to wait.
     """
-    message, reason = _told(said)
+    message, reason = _told(body)
     if status == 401 or (status == 403 and _NO_RIGHT.search(message)):
         return UnknownRightsError(permission=request, status=status, message=message)
     if status == 403:
@@ -86,12 +86,12 @@ def declined(status: int, said: bytes, *, request: str, delay_seconds: float) ->
     )
 
 
-def _told(said: bytes) -> tuple[str, str]:
+def _told(body: bytes) -> tuple[str, str]:
     try:
-        found = _decoder.decode(said)
+        found = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # A proxy's page, or a webhook's own text.
-        return said[:LONGEST_MESSAGE].decode(errors="replace"), ""
+        return body[:LONGEST_MESSAGE].decode(errors="replace"), ""
     # Of an eviction only the causes name the disruption budget.
     causes = (found.details.causes if found.details else None) or []
     more = [one.message for one in causes if one.message and one.message not in found.message]

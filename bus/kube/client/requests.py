@@ -69,7 +69,7 @@ class Requests:
 
         A 401 is asked once more with credentials read anew. Raises one of ``BROKEN``.
         """
-        said = b""
+        content = b""
         for renewed in (False, True):
             # A paused server accepts connections and says nothing on them.
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -78,11 +78,11 @@ class Requests:
             if response.status < 300:
                 break
             async with response:
-                said = await _beginning(response)
+                content = await _beginning(response)
             if response.status != 401 or renewed:
                 break
             await self._credentials.renew(self._api.configuration)
-        return response, said
+        return response, content
 
     async def _send(
         self,

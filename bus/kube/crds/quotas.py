@@ -318,16 +318,16 @@ def understood(name: str, spec: object) -> tuple[QuotaSpec | None, tuple[str, ..
     ``spec`` is the object's, decoded. At most eight problems are told.
     """
     found: QuotaSpec | None = None
-    told = []
+    problems = []
     if not rules.is_label(name):
-        told.append(f"metadata.name: {rules.NAMES_ARE}")
+        problems.append(f"metadata.name: {rules.NAMES_ARE}")
     try:
         found = QuotaSpec.model_validate(spec)
     except ValidationError as error:
-        told += [f"{_path(one['loc'])}: {one['msg']}"[:400] for one in error.errors()]
+        problems += [f"{_path(one['loc'])}: {one['msg']}"[:400] for one in error.errors()]
     if found is not None and name and found.parent_biz_group == name:
-        told.append("spec.parentBizGroup: a quota cannot be its own parent")
-    return (None if told else found), tuple(dict.fromkeys(told))[:MOST_TOLD]
+        problems.append("spec.parentBizGroup: a quota cannot be its own parent")
+    return (None if problems else found), tuple(dict.fromkeys(problems))[:MOST_TOLD]
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -56,9 +56,9 @@ def _cel(*rules: Extra) -> Extra:
     return {"x-kubernetes-validations": list(rules)}
 
 
-def _keys(pattern: str, said: str) -> Extra:
+def _keys(pattern: str, message: str) -> Extra:
     # Naming the wrong key by a messageExpression costs more than the API server allows.
-    return _cel({"rule": f"self.all(k, k.matches({_text(f'^({pattern})$')}))", "message": said})
+    return _cel({"rule": f"self.all(k, k.matches({_text(f'^({pattern})$')}))", "message": message})
 
 
 def _text(text: str) -> str:

@@ -124,12 +124,12 @@ def told_apart(events: list[Event], error: DuplicateIdError) -> list[Event]:
     A cluster's store that was put back gives versions out again: both contents were observed, so both are said. Raises
     ``error`` when that id had the digest already: then it is forged.
     """
-    told = []
+    distinct = []
     for event in events:
         if event.id == error.fields["id"]:
             digest = hashlib.sha256(event.body).hexdigest()[:16]
             if event.id.endswith(f"/{digest}"):
                 raise error
             event = msgspec.structs.replace(event, id=f"{event.id}/{digest}")
-        told.append(event)
-    return told
+        distinct.append(event)
+    return distinct

@@ -46,9 +46,9 @@ class SeenVersions:
     """
 
     def __init__(
-        self, said: Mapping[str, str], *, every_version: bool, is_bound: bool = False
+        self, published: Mapping[str, str], *, every_version: bool, is_bound: bool = False
     ) -> None:
-        self._versions = dict(said)
+        self._versions = dict(published)
         self._contents: dict[str, bytes] = {}
         self._refusals: dict[str, None] = {}
         #: What a list without objects named, and the watch has yet to tell.

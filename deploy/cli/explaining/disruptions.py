@@ -34,10 +34,10 @@ def steps(select: Select, cluster: str, objects: Iterable[Found]) -> Iterator[di
         known: set[tuple[str, str]] = set()
         for event, fact in facts(archived(select, cluster, types, key=one.uid)):
             assert isinstance(fact, PodObserved | PodVanished)
-            said = (fact.disrupted or "", fact.disruption)
-            if not fact.disrupted or said in known:
+            reported = (fact.disrupted or "", fact.disruption)
+            if not fact.disrupted or reported in known:
                 continue
-            known.add(said)
+            known.add(reported)
             yield {
                 "sequence": event.sequence,
                 "time": format_stamp(event.time_us),

@@ -44,11 +44,11 @@ def used(
     for uid in sorted(uids):
         row = own.used(uid) if own is not None else None
         if row is not None and uid in pods:
-            told = f"reservation {row.name} on node {row.node}"
+            text = f"reservation {row.name} on node {row.node}"
             yield {
                 "sequence": None, "time": format_stamp(now_us), "step": "uses",
                 "about": f"Pod {pods[uid].namespace}/{pods[uid].name}", "quota": "", "reason": "",
-                "numbers": "; ".join([told, *_numbers(replica, row, _status(replica, row))]),
+                "numbers": "; ".join([text, *_numbers(replica, row, _status(replica, row))]),
                 "based_on": sequence, "id": "",
             }  # fmt: skip
 

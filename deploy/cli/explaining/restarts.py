@@ -46,17 +46,17 @@ def steps(
     for one in objects:
         if one.vanished or (one.kind not in KINDS and one.kind != "Pod"):
             continue
-        told = _cost(select, cluster, one, now_s)
-        if told:
-            yield _step(one, now_s, "restart", "would_lose", told)
+        cost = _cost(select, cluster, one, now_s)
+        if cost:
+            yield _step(one, now_s, "restart", "would_lose", cost)
             if failing is None:
                 failing = _failing(select, cluster, now_s)
             for node in sorted(failing.keys() & _nodes(select, cluster, one)):
                 yield _step(one, now_s, "node", "fails_more", f"{node}: {failing[node]}")
         if one.kind in KINDS:
-            told = left(list(_reports(select, cluster, one)), now_s)
-            if told:
-                yield _step(one, now_s, "progress", "steps", told)
+            cost = left(list(_reports(select, cluster, one)), now_s)
+            if cost:
+                yield _step(one, now_s, "progress", "steps", cost)
 
 
 def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
@@ -81,8 +81,8 @@ def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
     if len(rows) == 1:
         return f"begun again now it loses what it held since {since}: {_hours(cpu, gpu)}"
     most = max(rows)
-    said = f"begun again now it loses what its {len(rows)} pods held, the first since {since}"
-    return f"{said}: {_hours(cpu, gpu)}; most of one pod, {most[2]}: {_hours(most[1], most[0])}"
+    text = f"begun again now it loses what its {len(rows)} pods held, the first since {since}"
+    return f"{text}: {_hours(cpu, gpu)}; most of one pod, {most[2]}: {_hours(most[1], most[0])}"
 
 
 def _failing(select: Select, cluster: str, now_s: int) -> dict[str, str]:
@@ -160,9 +160,9 @@ def left(reports: list[Report], now_s: int) -> str:
     seconds = (last_us - first_us) * (total - done) // ((done - begun) * SECOND_US)
     ends_us = last_us + seconds * SECOND_US
     per_day = (done - begun) * 86_400 * SECOND_US // (last_us - first_us)
-    said_at = format_stamp(last_us // SECOND_US * SECOND_US)
+    stored_at = format_stamp(last_us // SECOND_US * SECOND_US)
     pace = f"{per_day // 24:,} steps an hour" if per_day >= 24 else f"{per_day:,} steps a day"
-    rate = f"at {pace}, as of {said_at}"
+    rate = f"at {pace}, as of {stored_at}"
     if seconds > _LONGEST_S:
         return f"{text}; {rate}: years"
     late = " (which is past)" if ends_us < now_s * SECOND_US else ""

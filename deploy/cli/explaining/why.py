@@ -204,29 +204,31 @@ def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[
 
 def _decided(one: Decision, *, is_late: bool = False) -> dict[str, Any]:
     """A decision. ``is_late``: it was stored after its asker had been refused, and stands for nothing."""
-    said = one.said
-    asked = f"{said.operation or 'OBSERVE'}" + (f", review {said.request}" if said.request else "")
-    numbers = [f"asks for {_amounts(said.demand) or 'nothing'} ({asked})"]
-    if said.child is not None:
-        made = f"{said.child.kind} {said.child.name}"
+    decided = one.said
+    asked = f"{decided.operation or 'OBSERVE'}" + (
+        f", review {decided.request}" if decided.request else ""
+    )
+    numbers = [f"asks for {_amounts(decided.demand) or 'nothing'} ({asked})"]
+    if decided.child is not None:
+        made = f"{decided.child.kind} {decided.child.name}"
         numbers = [f"with {made}, more lives below it than it is charged with ({asked})"]
-    if said.left is not None:
-        left = _amounts(said.left.charge) or "nothing"
+    if decided.left is not None:
+        left = _amounts(decided.left.charge) or "nothing"
         numbers.append(f"taken from its owner, which goes without it and is left with {left}")
-    numbers += [queue.missing(deficit) for deficit in said.deficits]
+    numbers += [queue.missing(deficit) for deficit in decided.deficits]
     if is_late:
         numbers.append("stored after the answer bursar-unavailable, so it was taken back")
-    elif said.verdict != "refused":
-        numbers.append(f"held from now on: {_amounts(said.charge) or 'nothing'}")
+    elif decided.verdict != "refused":
+        numbers.append(f"held from now on: {_amounts(decided.charge) or 'nothing'}")
     return {
         "sequence": one.sequence,
         "time": format_stamp(one.time_us),
-        "step": "late" if is_late else said.verdict,
-        "about": f"{said.kind} {said.namespace}/{said.name}",
-        "quota": said.quota,
-        "reason": said.reason,
+        "step": "late" if is_late else decided.verdict,
+        "about": f"{decided.kind} {decided.namespace}/{decided.name}",
+        "quota": decided.quota,
+        "reason": decided.reason,
         "numbers": "; ".join(numbers),
-        "based_on": said.based_on,
+        "based_on": decided.based_on,
         "id": one.id,
     }
 

@@ -124,11 +124,11 @@ def _take_in(
     from deploy.runtime.import_events import saying, take_in
 
     with saying(asked.settings, events, origin) as child, bar:
-        said = bar.add_task("on the bus", total=total)
+        published = bar.add_task("on the bus", total=total)
         booked = bar.add_task("in the ledger", total=total)
 
         def progress(count: int, sequence: int) -> None:
-            bar.update(said, completed=count)
+            bar.update(published, completed=count)
             bar.update(booked, completed=sequence, total=max(total or 0, count, sequence))
 
         taken = run(take_in(asked.settings, child, progress))
@@ -141,8 +141,8 @@ def _summary(asked: CommandContext, name: str, taken: Taken, seconds: float) -> 
     if asked.output is Format.TABLE:
         kinds = row.pop("kinds")
         if taken.left_out:
-            told = ", ".join(f"{kind} {count:,}" for kind, count in sorted(kinds.items()))
-            footer.insert(0, f"Left out, as they were not observed: {told}.")
+            counts = ", ".join(f"{kind} {count:,}" for kind, count in sorted(kinds.items()))
+            footer.insert(0, f"Left out, as they were not observed: {counts}.")
             footer.insert(
                 1, "From a history of your own, take them too with --all: they are obeyed."
             )

@@ -244,7 +244,7 @@ def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, 
             tell(rederived(store.select))
 
     async def all_told(beside: Child) -> list[AllRederived]:
-        return [told async for told in beside.told()]
+        return [finding async for finding in beside.told()]
 
     async def both(beside: Child) -> tuple[T, AllRederived]:
         found, (again,) = await asyncio.gather(asyncio.to_thread(checked), all_told(beside))
@@ -313,12 +313,12 @@ def parked_show(
         event = event_at(selecting(connection), sequence)
     if why is None or event is None:
         raise LedgerError("no event of this sequence is parked", sequence=sequence)
-    told = {
+    shown = {
         "sequence": event.sequence, "reason": why, "type": event.type, "key": event.key, "id": event.id,
         "source": event.source, "time": format_stamp(event.time_us), "defect": event.defect,
         "body": event.body.decode("utf-8", "replace"),
     }  # fmt: skip
-    write([told], asked.output, title="Parked", one=True)
+    write([shown], asked.output, title="Parked", one=True)
 
 
 def parked_redrive(asked: CommandContext) -> None:

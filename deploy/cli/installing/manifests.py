@@ -103,16 +103,23 @@ def manifests(
     bursar manifests --chart charts/bursar
     bursar manifests --nats > nats.conf
     """
-    said = (size, mode, act, floor, api, image) != (Size.SMALL, Mode.WATCH, [], False, False, "")
+    is_chosen = (size, mode, act, floor, api, image) != (
+        Size.SMALL,
+        Mode.WATCH,
+        [],
+        False,
+        False,
+        "",
+    )
     if nats:
-        if said or chart is not None:
+        if is_chosen or chart is not None:
             raise SettingsError("--nats goes alone: it is for every size and mode")
         from bus.jetstream.rights import configuration
 
         print(configuration(), end="")
         return
     if chart is not None:
-        if said:
+        if is_chosen:
             raise SettingsError("--chart has every size and mode: say them to Helm, as values")
         _write_chart(chart)
         return

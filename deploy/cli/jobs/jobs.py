@@ -318,8 +318,8 @@ def _left_out(job: Job) -> list[str]:
     from reactors.jobs.shape import MOST_PODS
 
     if job.is_too_large:
-        said = f"the job asks for {job.total:,} pods, more than {MOST_PODS:,}: it gets none"
-        return [f"{said}, and only pods that exist are shown"]
+        text = f"the job asks for {job.total:,} pods, more than {MOST_PODS:,}: it gets none"
+        return [f"{text}, and only pods that exist are shown"]
     return [f"variables are left out above {MOST_TOLD:,} pods"] if job.total > MOST_TOLD else []
 
 

@@ -184,8 +184,8 @@ def _ran(file: Path, policy: CullingPolicy | None) -> Ran:
     try:
         return ran(read_lines(file), policy)
     except BursarError as error:
-        told = str(error)
-        raise SettingsError(told if str(file) in told else f"{file}: {told}") from None
+        message = str(error)
+        raise SettingsError(message if str(file) in message else f"{file}: {message}") from None
 
 
 _LINE_COLUMNS = (

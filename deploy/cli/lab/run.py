@@ -203,8 +203,8 @@ def _group_columns(by: str) -> tuple[Column, ...]:
 def changed(row: Row) -> Cell | None:
     """How many decisions were added, removed and moved in time."""
     signs = (("+", "added"), ("-", "removed"), ("~", "moved"))
-    told = [f"{sign}{row[name]}" for sign, name in signs if row[name]]
-    return Cell(" ".join(told), "fixed") if told else None
+    changes = [f"{sign}{row[name]}" for sign, name in signs if row[name]]
+    return Cell(" ".join(changes), "fixed") if changes else None
 
 
 def hours(row: Row, name: str, unit: int = MILLI_HOUR) -> Cell:

@@ -31,13 +31,13 @@ def segments_of(select: Select) -> dict[str, Any]:
     }
 
 
-def segments_line(told: dict[str, Any]) -> str | list[str]:
+def segments_line(state: dict[str, Any]) -> str | list[str]:
     """The same for people."""
     line = "none sealed"
-    if told["count"]:
-        line = f"{told['count']:,}, sealed until event {told['sealed']:,}"
-        line += f", trimmed until {told['trimmed']:,}" if told["trimmed"] else ", nothing trimmed"
-        line += f" ({told['away']:,} in a folder that this machine lacks)" if told["away"] else ""
-    bad = [f"missing: {name}" for name in told["missing"]]
-    bad += [told["trouble"]] if told["trouble"] else []
+    if state["count"]:
+        line = f"{state['count']:,}, sealed until event {state['sealed']:,}"
+        line += f", trimmed until {state['trimmed']:,}" if state["trimmed"] else ", nothing trimmed"
+        line += f" ({state['away']:,} in a folder that this machine lacks)" if state["away"] else ""
+    bad = [f"missing: {name}" for name in state["missing"]]
+    bad += [state["trouble"]] if state["trouble"] else []
     return [line, *bad] if bad else line

@@ -55,13 +55,13 @@ class Lazy(Light, TyperGroup):
 
     def format_commands(self, ctx: Context, formatter: Any) -> None:
         """The list of commands for the help, by their texts alone."""
-        told = TyperGroup(
+        group = TyperGroup(
             name="",
             commands={
                 name: TyperCommand(name, help=entry.help) for name, entry in self.table.items()
             },
         )
-        told.format_commands(ctx, formatter)
+        group.format_commands(ctx, formatter)
 
 
 def _group(name: str, entry: Group) -> Lazy:

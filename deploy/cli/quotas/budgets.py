@@ -249,12 +249,12 @@ def credit(
         ref=ref or uuid.uuid4().hex, quota=quota, key=key, amount=amount, reason=reason,
         author=asked.settings.labels.author(author or getpass.getuser()), since_us=since_s * SECOND_US,
     )  # fmt: skip
-    said = _said(asked, found, entry) if ref else None
-    if said is None:
+    credited_entry = _said(asked, found, entry) if ref else None
+    if credited_entry is None:
         run(credited(asked.settings, found, entry))
-        said = _said(asked, found, entry)
-    assert said is not None
-    write([said], asked.output, title="Credited", one=True)
+        credited_entry = _said(asked, found, entry)
+    assert credited_entry is not None
+    write([credited_entry], asked.output, title="Credited", one=True)
 
 
 def _said(asked: CommandContext, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:

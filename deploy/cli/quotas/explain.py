@@ -57,9 +57,9 @@ def explain(
             found = find(queries.connection, queries.cluster, name)
             if not found:
                 queries.placed(name)
-            said = [row for one in found for row in _of_workload(queries, one)]
+            reviews = [row for one in found for row in _of_workload(queries, one)]
             # A workload may have the name of what it controls, which is explained by it.
-            rows = list({tuple(row.values()): row for row in said}.values())
+            rows = list({tuple(row.values()): row for row in reviews}.values())
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
@@ -99,14 +99,14 @@ def _counted(tree: Tree, node: Node) -> Iterator[dict[str, Any]]:
                 yield _item(key, f"quota {child}", claims[key], why)
         limit = node.limit(key)
         if limit is None:
-            said = "it does not limit this key"
+            text = "it does not limit this key"
         else:
             over = node.used(key) - limit
-            said = f"of {key_text(key, limit)}: " + (
+            text = f"of {key_text(key, limit)}: " + (
                 f"{key_text(key, over)} too much" if over > 0 else f"{key_text(key, -over)} left"
             )
-            said += ", the strictest of its limits while a change is on its way" * bool(node.asked)
-        yield _item(key, "all together", node.used(key), said)
+            text += ", the strictest of its limits while a change is on its way" * bool(node.asked)
+        yield _item(key, "all together", node.used(key), text)
 
 
 def _why_held(grant: Grant, key: str) -> str:

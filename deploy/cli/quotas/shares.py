@@ -123,11 +123,11 @@ def _read(place: LedgerPlace, quota: str | None) -> tuple[list[dict[str, Any]], 
 
 
 def _unheard(
-    each: Mapping[str, LedgerPosition], told: Mapping[str, ClusterLink], *, is_named: bool
+    each: Mapping[str, LedgerPosition], by_cluster: Mapping[str, ClusterLink], *, is_named: bool
 ) -> set[str]:
     """The clusters of which what they spent is not known up to now: their link is down, or nothing was observed of them."""
     newest_s = together(each).newest_s
-    found = {name for name, link in told.items() if not link.is_up}
+    found = {name for name, link in by_cluster.items() if not link.is_up}
     for ledger, stands in each.items():
         silent = [name for name, at_s in stands.moments.items() if newest_s - at_s > QUIET_S]
         found |= {ledger if is_named else name for name in silent}
@@ -171,11 +171,11 @@ def _moved(one: list[dict[str, Any]]) -> list[str]:
 
 def _stands(stands: LedgerPosition, rows: Iterable[dict[str, Any]]) -> list[str]:
     lost = sorted({row["cluster"] for row in rows if not row["is_known"]})
-    told = [
+    notes = [
         f"cluster {inert(name)} is not heard of: what it spent since is not known (bursar clusters)"
         for name in lost
     ]
-    return [*told, f"as of event {stands.events}, {times.stamp(stands.observed_s)}"]
+    return [*notes, f"as of event {stands.events}, {times.stamp(stands.observed_s)}"]
 
 
 def _move(row: Row) -> Cell | None:

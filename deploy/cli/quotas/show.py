@@ -187,12 +187,12 @@ def _refusals(queries: QuotaQueries, tree: Tree, node: Node) -> list[Decision]:
 
 
 def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:
-    said = decision.said
+    decided = decision.said
     return {
         "time": format_stamp(decision.time_us),
-        "workload": f"{said.kind} {said.namespace}/{said.name}",
-        "reason": said.reason,
-        "message": sentence(said, tree),
+        "workload": f"{decided.kind} {decided.namespace}/{decided.name}",
+        "reason": decided.reason,
+        "message": sentence(decided, tree),
         "id": decision.id,
         "sequence": decision.sequence,
     }

@@ -11,9 +11,9 @@ from bus.errors import WrongClockError
 
 def clock_trouble(sources: Mapping[str, Mapping[str, Any]]) -> str:
     """Why nothing is said for a clock's sake, by a running `bursar up` or by the next one; "" where all is well."""
-    told = next((s["wrong_clock"] for s in sources.values() if s.get("wrong_clock")), "")
-    if told:
-        return str(told)
+    trouble = next((s["wrong_clock"] for s in sources.values() if s.get("wrong_clock")), "")
+    if trouble:
+        return str(trouble)
     try:
         ServerClock(SystemClock()).checked_us()
     except WrongClockError as error:

@@ -68,11 +68,13 @@ def _said_once(rows: Sequence[Row]) -> list[Line]:
     for row in rows:
         keys = []
         for place, value in enumerate(row.key):
-            is_said = bool(previous) and list(row.key[: place + 1]) == list(previous[: place + 1])
+            is_repeated = bool(previous) and list(row.key[: place + 1]) == list(
+                previous[: place + 1]
+            )
             last = place == len(row.key) - 1
             style = DIM if value == "unassigned" else ""
             keys.append(
-                Cell("", "name") if is_said and not last
+                Cell("", "name") if is_repeated and not last
                 else None if value is None else Cell(str(value), "name", style)
             )  # fmt: skip
         found.append((keys, row.sums))

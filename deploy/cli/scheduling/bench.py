@@ -114,8 +114,8 @@ def bind(
             scene = read_scene(folder, arrivals)
             for policy in chosen:
                 task = bar.add_task(f"{policy}, seed {arrivals.seed}", total=len(scene.pods))
-                told = partial(_told, bar, task)
-                results.append(_played(through, scene, policy, told))
+                progress = partial(_told, bar, task)
+                results.append(_played(through, scene, policy, progress))
     order: list[str] = list(chosen)
     results.sort(key=lambda one: (order.index(one.policy), one.seed))
     rows = [msgspec.structs.asdict(one) for one in results]

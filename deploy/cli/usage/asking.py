@@ -196,8 +196,8 @@ def _notes(
     stands: LedgerPosition, question: reports.Question, unknown_s: int, amounts: bool
 ) -> list[str]:
     """What stands beside the figures: as of which event, unknown time, parked events."""
-    told = f"{duration(unknown_s)} of" if unknown_s else "no"
-    unknown = "" if amounts else f" · {told} unknown time beside the figures"
+    amount = f"{duration(unknown_s)} of" if unknown_s else "no"
+    unknown = "" if amounts else f" · {amount} unknown time beside the figures"
     notes = [
         f"as of event {stands.events}, {times.stamp(question.as_of_s)}{unknown}"
         f" · {stands.parked:,} events parked"

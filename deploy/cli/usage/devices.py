@@ -59,12 +59,12 @@ def devices(
     counts = {
         state: sum(row["gpu_milli"] for row in rows if row["state"] == state) for state in _STATES
     }
-    told = [
+    states = [
         f"{milli / WHOLE:,.3f}".rstrip("0").rstrip(".") + f" {state}"
         for state, milli in counts.items()
         if milli
     ]
-    notes = [f"cards: {', '.join(told)}"] if told else []
+    notes = [f"cards: {', '.join(states)}"] if states else []
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes + footer(stands.sequence, stands.observed_s))  # fmt: skip
 
 

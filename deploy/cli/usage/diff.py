@@ -64,7 +64,7 @@ def diff(
         new = _amounts(connection, after.cluster)
         if last < first:
             raise typer.BadParameter("it is before --from", param_hint="--to")
-        said = _said(connection, first, last)
+        decided = _said(connection, first, last)
     rows: list[dict[str, Any]] = [
         {
             "what": key[0], "name": key[1], "measure": key[2], "before": old.get(key, 0),
@@ -75,7 +75,7 @@ def diff(
     ]  # fmt: skip
     rows += [
         {"what": "events", "name": type, "measure": "said", "before": None, "after": None, "change": count}
-        for type, count in said
+        for type, count in decided
     ]  # fmt: skip
     answer(
         asked, rows, fields=("what", "name", "measure", "before", "after", "change"), columns=_COLUMNS,

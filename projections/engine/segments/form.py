@@ -143,8 +143,8 @@ def head_of(events: Sequence[Event], before: bytes, content: bytes) -> SegmentHe
 
 def joined(head: SegmentHead, packed: bytes) -> bytes:
     """The file of a segment."""
-    said = encode_head(head)
-    return _SKIPPABLE + len(said).to_bytes(4, "little") + said + packed
+    encoded = encode_head(head)
+    return _SKIPPABLE + len(encoded).to_bytes(4, "little") + encoded + packed
 
 
 def parted(file: bytes) -> tuple[SegmentHead, bytes]:
@@ -155,10 +155,10 @@ def parted(file: bytes) -> tuple[SegmentHead, bytes]:
     return read_head(file[8 : 8 + size]), file[8 + size :]
 
 
-def read_head(said: bytes) -> SegmentHead:
+def read_head(content: bytes) -> SegmentHead:
     """The head that is written so. Raises DamagedSegmentError."""
     try:
-        head = _decode_head(said)
+        head = _decode_head(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedSegmentError(f"its head cannot be read: {error}") from None
     if head.format != FORMAT:

@@ -306,10 +306,10 @@ def counts(
     for segment in trimmed(select, after, until):
         is_whole = segment.first > after and (until is None or segment.last <= until)
         if is_whole:
-            said: Iterable[tuple[str, str, int]] = segment.head.counts
+            amounts: Iterable[tuple[str, str, int]] = segment.head.counts
         else:
-            said = ((e.cluster, e.type, 1) for e in packed(segment, ANY, after, until))
-        for cluster, type, count in said:
+            amounts = ((e.cluster, e.type, 1) for e in packed(segment, ANY, after, until))
+        for cluster, type, count in amounts:
             if types is None or type in types:
                 found[cluster, type] = found.get((cluster, type), 0) + count
         line = segment.last

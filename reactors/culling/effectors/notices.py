@@ -71,7 +71,7 @@ class Notices:
         """Tell of every warning that nobody was told of. Raises RetryableError where that cannot be said to the history."""
         waiting = self._untold()
         ids = {decision.id for decision in waiting}
-        self._made = {id: told for id, told in self._made.items() if id in ids}
+        self._made = {id: reported for id, reported in self._made.items() if id in ids}
         self._said &= ids
         slots = asyncio.Semaphore(AT_ONCE)
 
@@ -103,15 +103,15 @@ class Notices:
         assert isinstance(view, CullingState)
         return view
 
-    async def _settle(self, decision: Decision, told: Told) -> None:
-        if told.fault:
-            _log.warning("nobody could be told of %s: %s", decision.id, told.fault)
+    async def _settle(self, decision: Decision, reported: Told) -> None:
+        if reported.fault:
+            _log.warning("nobody could be told of %s: %s", decision.id, reported.fault)
         fact = NoticeSettled(
             decision=decision.id,
             reactor=decision.reactor,
-            result="failed" if told.fault else "told",
-            message=told.fault,
-            attempts=told.attempts,
+            result="failed" if reported.fault else "told",
+            message=reported.fault,
+            attempts=reported.attempts,
         )
         event = fact.event(
             cluster=self._replica.cluster,

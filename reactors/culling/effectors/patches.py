@@ -55,7 +55,7 @@ def stop(decision: Decision, found: Json) -> Json | None:
 
     A workload is only marked by it: :func:`scale` stops it then.
     """
-    said = {
+    marks = {
         CULLED_BY: decision.id,
         CULL_REASON: sentence(decision),
         CULLS_AT: None,
@@ -67,13 +67,13 @@ def stop(decision: Decision, found: Json) -> Json | None:
             return None
         # Kubeflow's culler takes its stamps away at its next pass: whoever starts it before must not find the old ones.
         bare = {LAST_ACTIVITY: None, CHECKED_AT: None}
-        return patch_of(found, {**said, **bare, STOPPED: format_stamp(_whole(decision.at_us))})
+        return patch_of(found, {**marks, **bare, STOPPED: format_stamp(_whole(decision.at_us))})
     if decision.target.kind == "Pod":
-        return patch_of(found, said)
+        return patch_of(found, marks)
     replicas = found["spec"].get("replicas", 1)
     if not replicas:
         return None
-    return patch_of(found, {**said, REPLICAS_BEFORE: str(replicas), SCALING: _marked(found)})
+    return patch_of(found, {**marks, REPLICAS_BEFORE: str(replicas), SCALING: _marked(found)})
 
 
 def restoration(decision: Decision, found: Json) -> Json | None:
@@ -84,9 +84,9 @@ def restoration(decision: Decision, found: Json) -> Json | None:
     annotations = annotations_of(found)
     if annotations.get(CULLED_BY) != decision.key:
         return None
-    said = {CULLED_BY: None, CULL_REASON: None, RESTORED_BY: decision.id}
+    marks = {CULLED_BY: None, CULL_REASON: None, RESTORED_BY: decision.id}
     if decision.target.kind == "Notebook":
-        return patch_of(found, {**said, STOPPED: None}) if STOPPED in annotations else None
+        return patch_of(found, {**marks, STOPPED: None}) if STOPPED in annotations else None
     before = annotations.get(REPLICAS_BEFORE, "")
     if found["spec"].get("replicas", 1) or not _COUNT.fullmatch(before):
         return None
@@ -141,11 +141,11 @@ def sentence(decision: Decision) -> str:
 def event_of(decision: Decision, now_us: int) -> Json:
     """The Event that tells of a decision; one decision makes one, by its name."""
     target = decision.target
-    told = {
+    events = {
         Warn: ("CullWarning", f"{sentence(decision)} It will be stopped soon."),
         Cull: ("Culled", sentence(decision)),
     }
-    reason, note = told[type(decision)]
+    reason, note = events[type(decision)]
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

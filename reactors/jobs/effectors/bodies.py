@@ -86,13 +86,15 @@ def job_in(kind: str, found: Mapping[str, Any]) -> Job:
         metadata = msgspec.convert(found["metadata"], Metadata)
     except (KeyError, msgspec.ValidationError) as error:
         raise ObservationError(f"the job's metadata: {error}") from None
-    said = training_of(kind, metadata, found.get("spec"), found.get("status"))
-    if said is None:
+    training = training_of(kind, metadata, found.get("spec"), found.get("status"))
+    if training is None:
         raise ObservationError("the job's specification cannot be read")
-    status = Status(said.conditions, said.counts, us(said.start), us(said.completion))
+    status = Status(
+        training.conditions, training.counts, us(training.start), us(training.completion)
+    )
     return Job(
-        metadata.uid, kind, metadata.namespace or "", metadata.name, said.spec, status,
-        said.is_deleting,
+        metadata.uid, kind, metadata.namespace or "", metadata.name, training.spec, status,
+        training.is_deleting,
     )  # fmt: skip
 
 
@@ -111,7 +113,7 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica)
     gang = Gang(decision.gang_scheduler) if decision.gang_scheduler else None
     plan = pod_plan(job, slot, gang)
     template = _template(found, job, slot)
-    said = template.get("metadata") or {}
+    metadata = template.get("metadata") or {}
     spec = dict(template.get("spec") or {})
     spec["restartPolicy"] = plan.restart_policy
     if plan.scheduler_name:
@@ -126,8 +128,8 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica)
                 one if only and one.get("name") != only else _with_variables(one, plan)
                 for one in spec[part]
             ]
-    labels = {**(said.get("labels") or {}), **plan.labels}
-    annotations = {**(said.get("annotations") or {}), **plan.annotations, MADE_BY: decision.id}
+    labels = {**(metadata.get("labels") or {}), **plan.labels}
+    annotations = {**(metadata.get("annotations") or {}), **plan.annotations, MADE_BY: decision.id}
     if gang is None and gang_terms(_group(spec), labels, annotations) is None:
         annotations |= _notes(job)
     return {
@@ -194,17 +196,17 @@ def adopted(
     controller = next((one["uid"] for one in owners if one.get("controller")), "")
     if controller:
         return None, "" if controller == owner.uid else "somebody else controls it"
-    told = job_in(owner.kind, job)
-    if told.is_deleting or told.status.is_finished or told.spec.suspend:
+    wanted = job_in(owner.kind, job)
+    if wanted.is_deleting or wanted.status.is_finished or wanted.spec.suspend:
         return None, "the job takes nothing any more"
     if metadata.get("deletionTimestamp"):
         return None, "it is being deleted"
     labels = metadata.get("labels") or {}
     # In no place of the job it would be deleted for it.
-    is_there = has_place(told, labels.get(TYPE, ""), labels.get(INDEX, ""))
-    if not (is_there and told.selects(labels)):
+    is_there = has_place(wanted, labels.get(TYPE, ""), labels.get(INDEX, ""))
+    if not (is_there and wanted.selects(labels)):
         return None, "it has not the labels of the job"
-    return [*owners, reference(job, told)], ""
+    return [*owners, reference(job, wanted)], ""
 
 
 def released(found: Mapping[str, Any], owner: Owner) -> tuple[list[Json] | None, str]:

@@ -52,8 +52,8 @@ def records(decision: ReportJob, before: Sequence[Condition], api_version: str) 
         word = reason.removeprefix(target.kind)
         if word not in _NOTES:
             continue
-        said = _NOTES[word].format_map(counts)
-        note = f"{target.kind} {target.namespace}/{target.name} {said}"
+        notes = _NOTES[word].format_map(counts)
+        note = f"{target.kind} {target.namespace}/{target.name} {notes}"
         digest = hashlib.blake2b(f"{decision.id}/{reason}".encode(), digest_size=8).hexdigest()
         yield {
             "apiVersion": "events.k8s.io/v1",

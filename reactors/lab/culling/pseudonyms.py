@@ -209,12 +209,12 @@ def _owner(owner: Owner | None, named: _Named) -> Owner | None:
     return owner and Owner(owner.kind, named("name", owner.name), named("uid", owner.uid))
 
 
-def _annotations(said: dict[str, str]) -> dict[str, str]:
+def _annotations(given: dict[str, str]) -> dict[str, str]:
     """What owners ask of culling, where it can be read."""
     found = {}
     for name, is_readable in _ASKED.items():
-        if name in said:
-            found[name] = said[name] if is_readable(said[name]) else _UNREADABLE
+        if name in given:
+            found[name] = given[name] if is_readable(given[name]) else _UNREADABLE
     return found
 
 

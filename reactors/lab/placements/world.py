@@ -174,17 +174,17 @@ class World:
 
     def _constraints(self, fact: PodState) -> msgspec.Raw | None:
         """Where another scheduler placed it the first profile does; None where nothing is another."""
-        said = _decode(fact.constraints) if bytes(fact.constraints) else PodConstraints()
+        constraints = _decode(fact.constraints) if bytes(fact.constraints) else PodConstraints()
         changed: dict[str, Any] = {}
-        if (said.scheduler_name or "default-scheduler") not in self._schedulers:
+        if (constraints.scheduler_name or "default-scheduler") not in self._schedulers:
             changed["scheduler_name"] = self._schedulers[0]
         known = self._lives.claims
-        if any((fact.namespace, name) not in known for name in said.claims):
+        if any((fact.namespace, name) not in known for name in constraints.claims):
             # Volumes were not followed, so they say nothing of where it may go.
             changed |= {"claims": (), "ephemeral_claims": ()}
         if not changed:
             return None
-        return msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(said, **changed), order="sorted"))  # fmt: skip
+        return msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(constraints, **changed), order="sorted"))  # fmt: skip
 
     def _is_over(self, uid: str, at_us: int) -> bool:
         """Whether a pod that waits is over on record by a moment, and so here, too."""

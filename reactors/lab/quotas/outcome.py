@@ -84,7 +84,7 @@ def _outcome(found: Mapping[Rule, list[TreePlayed]], name: str) -> QuotaOutcome:
     ]
     return QuotaOutcome(
         name,
-        sum(said for said, _ in answers),
+        sum(recorded for recorded, _ in answers),
         sum(tried for _, tried in answers),
         tuple(sorted(changed, key=lambda one: (one.at_us, one.workload))),
         amount(held, lambda one: one.cpu_milli),

@@ -91,7 +91,7 @@ class TreeTrial:
             )
             for one in self._holds.held
         ]
-        answers = {quota: (said, tried) for quota, (said, tried) in self._answers.items()}
+        answers = {quota: (recorded, tried) for quota, (recorded, tried) in self._answers.items()}
         return TreePlayed(self._rule, tuple(self._changed), tuple(held), answers)
 
     def _pass_time(self, event: Event) -> None:

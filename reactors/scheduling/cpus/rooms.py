@@ -63,22 +63,22 @@ def requests_of(pod: Pod) -> dict[str, int]:
     }
 
 
-def policy_of(node: Node, told: NodeTopology | None) -> str:
+def policy_of(node: Node, topology: NodeTopology | None) -> str:
     """A node's policy for NUMA nodes: by its label, else the kubelet's own; "" = none."""
-    own = _label(node, POLICY) or (told.policy if told is not None else "")
+    own = _label(node, POLICY) or (topology.policy if topology is not None else "")
     return own if own in POLICIES else ""
 
 
 def room_of(
     node: Node,
-    told: NodeTopology | None,
+    numa: NodeTopology | None,
     pods: Iterable[Placed],
     strategy: Strategy,
     most_pods: int,
     default: Bind,
 ) -> Room:
     """What a node has, and what its pods hold of it."""
-    topology = _topology(told.cpus) if told is not None else _topology(())
+    topology = _topology(numa.cpus) if numa is not None else _topology(())
     times: Counter[int] = Counter()
     by_core: set[int] = set()
     by_numa: set[int] = set()
@@ -96,29 +96,29 @@ def room_of(
             by_numa |= held.cpus
         for number, amounts in held.amounts.items():
             used.setdefault(number, Counter()).update(amounts)
-    if told is not None:
-        times.update({cpu: most_pods for cpu in parsed(told.held) or ()})
+    if numa is not None:
+        times.update({cpu: most_pods for cpu in parsed(numa.held) or ()})
     named = _label(node, STRATEGY)
     return Room(
         topology=topology,
         holders=Holders(times, by_core, by_numa),
-        reserved=(parsed(told.reserved) or frozenset()) if told is not None else frozenset(),
+        reserved=(parsed(numa.reserved) or frozenset()) if numa is not None else frozenset(),
         spoken_for=spoken_for,
-        full_only=_label(node, BIND) == "FullPCPUsOnly" or (told is not None and told.full_only),
+        full_only=_label(node, BIND) == "FullPCPUsOnly" or (numa is not None and numa.full_only),
         strategy=_STRATEGIES.get(named, strategy),
         most_pods=most_pods,
-        policy=policy_of(node, told),
-        numa=tuple(_numa(told, used)) if told is not None else (),
+        policy=policy_of(node, numa),
+        numa=tuple(_numa(numa, used)) if numa is not None else (),
     )
 
 
 def held_by(placed: Placed, topology: Topology) -> Held:
     """What a pod on a node holds: by its decision and, once it is bound, by its annotation."""
     own = _held(placed.pod, placed.cpus, topology)
-    said = terms_of(placed.pod).holds if placed.pod.node else None
-    if said is None or said == placed.cpus:
+    holds = terms_of(placed.pod).holds if placed.pod.node else None
+    if holds is None or holds == placed.cpus:
         return own
-    more = _held(placed.pod, said, topology)
+    more = _held(placed.pod, holds, topology)
     return Held(own.cpus | more.cpus, own.amounts or more.amounts)
 
 
@@ -157,8 +157,8 @@ def is_taken(placed: Placed, room: Room) -> bool:
     return any(left.get(one.node, {}).get(name, -1) < 0 for one in shares for name in one.resources)
 
 
-def _numa(told: NodeTopology, used: Mapping[int, Mapping[str, int]]) -> Iterable[NumaNode]:
-    zones = {one.node: amounts_of(one.allocatable) for one in told.zones}
+def _numa(topology: NodeTopology, used: Mapping[int, Mapping[str, int]]) -> Iterable[NumaNode]:
+    zones = {one.node: amounts_of(one.allocatable) for one in topology.zones}
     for number in sorted(zones):
         total, taken = zones[number], used.get(number, {})
         yield NumaNode(

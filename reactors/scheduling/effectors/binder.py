@@ -94,9 +94,9 @@ class Binder:
         cluster: Writes,
         outstanding: Outstanding,
         settle: Settle,
-        told: Callable[[Placement], None],
+        on_bound: Callable[[Placement], None],
     ) -> None:
-        """``told`` tells people that a pod was bound, where a plugin asks for that."""
+        """``on_bound`` tells people that a pod was bound, where a plugin asks for that."""
         #: What became of placements.
         self.counts: Counter[str] = Counter()
         #: What keeps placements from being bound, in the API server's words; "" while nothing does.
@@ -106,7 +106,7 @@ class Binder:
         self._cluster = cluster
         self._outstanding = outstanding
         self._say = settle
-        self._told = told
+        self._told = on_bound
         self._queue: asyncio.Queue[Placement] = asyncio.Queue()
         #: Pod to decision: what is queued, in work, or done and still outstanding.
         self._known: dict[str, str] = {}
@@ -312,12 +312,12 @@ class Binder:
         if not self._says_now:
             return
         crashpoint("bind.before_settle")
-        said = self._refused[:MOST_SAID]
+        refused = self._refused[:MOST_SAID]
         try:
-            await self._say(said)
+            await self._say(refused)
         except RetryableError as error:
             _log.warning("why pods were not bound is said later: %s", error)
             now = asyncio.get_running_loop().time()
             self._say_at = now + max(error.delay_seconds, AGAIN_SECONDS)
             return
-        del self._refused[: len(said)]
+        del self._refused[: len(refused)]

@@ -100,10 +100,10 @@ def condition(pod: Json, message: str, now_us: int, nominated: str = "") -> Json
         (one for one in pod.get("status", {}).get("conditions") or () if one["type"] == "PodScheduled"), {}
     )  # fmt: skip
     message = message.encode()[:LONGEST_MESSAGE].decode(errors="ignore")
-    said = (known.get("status"), known.get("reason"), known.get("message"))
+    shown = (known.get("status"), known.get("reason"), known.get("message"))
     written = pod.get("status", {}).get("nominatedNodeName") or ""
     is_nominated = written == nominated if nominated else not (written and _is_ours(metadata))
-    if said == ("False", "Unschedulable", message) and is_nominated:
+    if shown == ("False", "Unschedulable", message) and is_nominated:
         return None
     since = format_stamp(now_us // SECOND_US * SECOND_US)
     if known.get("status") == "False":
@@ -141,8 +141,8 @@ def record(subject: Subject, *, node: str, message: str, now_us: int, instance: 
 
     The name of the Event is a hash of the pod, the node and the message, so that a second attempt makes no second Event.
     """
-    said = f"{subject.uid}\n{node}\n{message}".encode()
-    name = f"bursar.{hashlib.blake2b(said, digest_size=8).hexdigest()}"
+    content = f"{subject.uid}\n{node}\n{message}".encode()
+    name = f"bursar.{hashlib.blake2b(content, digest_size=8).hexdigest()}"
     note = message
     if node:
         note = f"Successfully assigned {subject.namespace}/{subject.name} to {node}"
@@ -182,7 +182,7 @@ class PodNotices:
 
     def waits(self, waiting: Mapping[str, tuple[Subject, str]]) -> None:
         """Every pod that no node takes now, by uid, with the message; of all others nothing is known any more."""
-        self._told = {uid: told for uid, told in self._told.items() if uid in waiting}
+        self._told = {uid: shown for uid, shown in self._told.items() if uid in waiting}
         self._due = {
             uid: one
             for uid, one in waiting.items()
@@ -201,15 +201,15 @@ class PodNotices:
         """Write what is due and within the rate; the rest waits. Raises ClusterUnavailableError."""
         for uid, (subject, message) in list(self._due.items()):
             now_us = self._clock.now_us()
-            told = self._told.get(uid) or _Told()
-            if now_us < told.after_us and told.tried == subject.nominated:
+            shown = self._told.get(uid) or _Told()
+            if now_us < shown.after_us and shown.tried == subject.nominated:
                 continue
             if not self._all.takes("", now_us):
                 return
             again_us = await self._tried(self._waiting(subject, message))
             if again_us:
                 self._told[uid] = _Told(
-                    told.message, now_us + again_us, told.nominated, subject.nominated
+                    shown.message, now_us + again_us, shown.nominated, subject.nominated
                 )
             else:
                 self._told[uid] = _Told(
@@ -231,10 +231,10 @@ class PodNotices:
             # It changed between our look and our write, or a proxy answered: the next look decides anew.
             return AGAIN_US
         except (PermissionDeniedError, RequestRefusedError) as error:
-            said = "denied" if isinstance(error, PermissionDeniedError) else "refused"
-            if not self.counts[said]:
+            reason = "denied" if isinstance(error, PermissionDeniedError) else "refused"
+            if not self.counts[reason]:
                 _log.warning("pods are not told why they wait: %s", error)
-            self.counts[said] += 1
+            self.counts[reason] += 1
             self.trouble = str(error)
         return 0
 

@@ -70,8 +70,8 @@ class ReservationStatuses:
                 continue
             if not self._all.takes("", now_us):
                 return
-            is_told = one.status is not None and one.status.phase == one.row.phase == "Pending"
-            self._after_us[uid] = now_us + (APART_US if is_told else AGAIN_US)
+            is_reported = one.status is not None and one.status.phase == one.row.phase == "Pending"
+            self._after_us[uid] = now_us + (APART_US if is_reported else AGAIN_US)
             await self._tried(one)
 
     async def _tried(self, one: Wanted) -> None:
@@ -98,20 +98,20 @@ class ReservationStatuses:
     def _body(self, one: Wanted) -> dict[str, Any]:
         assert one.status is not None
         known = {(c.type, c.is_true): c for c in one.row.conditions}
-        told = [known.get((c.type, c.is_true), c) for c in one.status.conditions]
-        told = [
+        shown = [known.get((c.type, c.is_true), c) for c in one.status.conditions]
+        shown = [
             type(new)(new.type, new.is_true, new.reason, new.message, old.changed, old.probed)
-            for new, old in zip(one.status.conditions, told, strict=True)
+            for new, old in zip(one.status.conditions, shown, strict=True)
         ]
         # A fact carries the first few alone, and ours have to be read again.
-        told.sort(key=lambda one: one.type not in OURS)
+        shown.sort(key=lambda one: one.type not in OURS)
         allocated = dict.fromkeys(one.row.allocated) | texts(one.status.allocated)
         return {
             "metadata": {"resourceVersion": one.row.version},
             "status": {
                 "phase": one.status.phase, "allocated": allocated,
                 "currentOwners": [{"namespace": pod.namespace, "name": pod.name, "uid": pod.uid} for pod in one.owners],
-                "conditions": conditions(told, self._clock.now_us()),
+                "conditions": conditions(shown, self._clock.now_us()),
             },
         }  # fmt: skip
 

@@ -27,6 +27,6 @@ class CoschedulingSort(msgspec.Struct, frozen=True):
 
     def sort_key(self, pod: Pod, added_us: int) -> tuple[object, ...]:
         """The smaller is next."""
-        said = pod.labels.get(LABEL, "")
-        label = int(said) if _INTEGER.fullmatch(said) else 0
+        group = pod.labels.get(LABEL, "")
+        label = int(group) if _INTEGER.fullmatch(group) else 0
         return (-pod.priority, -label, added_us, pod.namespace, pod.name, pod.uid)

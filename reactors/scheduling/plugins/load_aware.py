@@ -282,12 +282,12 @@ class LoadAware(msgspec.Struct, frozen=True):
                 picked({s: one and one[at] for s, one in reported.items()}, seconds, found[at])
                 for at in range(len(RESOURCES))
             ]
-        told = _sum((found[0] or 0, found[1] or 0), unseen)
+        measured = _sum((found[0] or 0, found[1] or 0), unseen)
         if None not in found or not (percentile and seconds):
-            return told
+            return measured
         every = _sum(*map(self.estimate, pods))
         return (
-            every[0] if found[0] is None else told[0], every[1] if found[1] is None else told[1]
+            every[0] if found[0] is None else measured[0], every[1] if found[1] is None else measured[1]
         )  # fmt: skip
 
 

@@ -80,12 +80,12 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
         """Sum what all terms say; nothing is scored where none says anything."""
         totals = np.zeros(len(cycle.columns.nodes), np.int64)
-        said = False
+        is_scored = False
         for key, weight, at, amounts in self._weighted(cycle.pod, cycle.columns):
             if (cycle.columns.label(key)[at] != 0).any():
-                said = True
+                is_scored = True
                 totals += weight * cycle.columns.per_domain(key, at, amounts)
-        if not said:
+        if not is_scored:
             return SKIP
         cycle.data[self.name] = totals
         return None
