@@ -44,14 +44,14 @@ class Receiver(msgspec.Struct, frozen=True):
         return "Receiver(...)"
 
 
-class Told(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True):
     """``fault`` "" = it was taken (2xx); else a token: ``http_500``, ``redirected``, ``timed_out``, ``no_connection``."""
 
     fault: str
     attempts: int
 
 
-async def tell(receiver: Receiver, body: Mapping[str, Any]) -> Told:
+async def tell(receiver: Receiver, body: Mapping[str, Any]) -> Delivery:
     """POST ``body``. Never raises for what the other side does."""
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -68,7 +68,7 @@ async def tell(receiver: Receiver, body: Mapping[str, Any]) -> Told:
             fault: str = await retrying(_once, receiver, body)
     except TimeoutError:
         fault = "timed_out"
-    return Told(fault, retrying.statistics.get("attempt_number", 1))
+    return Delivery(fault, retrying.statistics.get("attempt_number", 1))
 
 
 def _last(state: RetryCallState) -> str:

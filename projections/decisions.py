@@ -57,7 +57,7 @@ class Decided(msgspec.Struct, frozen=True):
 
     cluster: str
     id: str
-    said: Decision | None = None
+    decision: Decision | None = None
     settled: EffectSettled | None = None
     settled_us: int = 0
     sequence: int = 0
@@ -72,9 +72,9 @@ def fold(row: Decided | None, fact: Decision | EffectSettled, event: Event) -> D
     """The decision with one more word about it."""
     row = row or Decided(event.cluster, keys(fact, event)[0][1])
     if isinstance(fact, Decision):
-        if row.said is not None and _text(row.said) <= _text(fact):
+        if row.decision is not None and _text(row.decision) <= _text(fact):
             return row
-        return msgspec.structs.replace(row, said=fact, sequence=event.sequence)
+        return msgspec.structs.replace(row, decision=fact, sequence=event.sequence)
     if row.settled is not None and (row.settled_us, _text(row.settled)) <= (
         event.time_us,
         _text(fact),
@@ -92,12 +92,12 @@ def _text(fact: Decision | EffectSettled) -> str:
 class _Body(msgspec.Struct):
     """Both facts as they were said."""
 
-    said: msgspec.Raw = msgspec.Raw(b"null")
+    decision: msgspec.Raw = msgspec.field(name="said", default=msgspec.Raw(b"null"))
     settled: EffectSettled | None = None
 
 
 def _shown(row: Decided) -> dict[str, Any]:
-    decided, settled = row.said, row.settled
+    decided, settled = row.decision, row.settled
     target = decided.target if decided else None
     body = _Body(msgspec.Raw(msgspec.json.encode(decided)), settled)
     return {
@@ -124,7 +124,7 @@ def _known(named: Named) -> dict[str, Any]:
     body = msgspec.json.decode(named["body"], type=_Body)
     verb = VERBS[named["type"]] if named["type"] else None
     return {
-        "said": msgspec.json.decode(body.said, type=verb) if verb else None,
+        "decision": msgspec.json.decode(body.decision, type=verb) if verb else None,
         "settled": body.settled,
         "settled_us": named["settled_us"] or 0,
     }

@@ -56,7 +56,7 @@ class Quota(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     #: Its newest observation, seen first at ``time_us``; None where only its delete was seen.
-    said: QuotaObserved | None = None
+    observed: QuotaObserved | None = None
     time_us: int = 0
     gone: tuple[str, int] | None = None
     #: Below which quota it stood, and which namespaces it served, over time; only where that was observed.
@@ -68,9 +68,9 @@ class Quota(msgspec.Struct, frozen=True):
     @property
     def vanished(self) -> bool:
         """Whether it is no longer there."""
-        if self.said is None:
+        if self.observed is None:
             return True
-        return timelines.is_gone(((self.said.resource_version, self.time_us, None),), self.gone)
+        return timelines.is_gone(((self.observed.resource_version, self.time_us, None),), self.gone)
 
 
 def keys(fact: QuotaObserved | QuotaVanished, event: Event) -> tuple[Key]:
@@ -95,10 +95,10 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
         elastic = timelines.added(elastic, *seen, (created, fact.namespaces, fact.is_parent))
     elif (rule := rule_of(fact)) is not None:
         rules = timelines.added(rules, *seen, rule)
-    newest = (row.said.resource_version, row.time_us) if row.said else None
+    newest = (row.observed.resource_version, row.time_us) if row.observed else None
     if timelines.replaces(*seen, newest):
         return msgspec.structs.replace(
-            row, said=fact, time_us=event.time_us, rules=rules, elastic=elastic,
+            row, observed=fact, time_us=event.time_us, rules=rules, elastic=elastic,
             sequence=event.sequence,
         )  # fmt: skip
     if (rules, elastic) == (row.rules, row.elastic):
@@ -114,14 +114,14 @@ def rule_of(fact: QuotaObserved) -> Rule | None:
 
 
 _decoder = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
-_said = msgspec.json.Decoder(QuotaObserved | None)
+_observed_decoder = msgspec.json.Decoder(QuotaObserved | None)
 _gone = msgspec.json.Decoder(tuple[str, int] | None)
 _rules = msgspec.json.Decoder(tuple[tuple[str, int, Rule], ...])
 _elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 
 def _shown(row: Quota) -> dict[str, Any]:
-    observed = row.said
+    observed = row.observed
     # Rows of older histories, which say nothing of namespaces, stay as they were.
     served = row.rules or row.elastic
     state = (observed, row.time_us, row.gone, *((served,) if served else ()))
@@ -142,7 +142,7 @@ def _shown(row: Quota) -> dict[str, Any]:
 def _known(named: Named) -> dict[str, Any]:
     observed, time_us, gone, *served = _decoder.decode(named["state"])
     found = {
-        "said": _said.decode(observed), "time_us": int(bytes(time_us)), "gone": _gone.decode(gone)
+        "observed": _observed_decoder.decode(observed), "time_us": int(bytes(time_us)), "gone": _gone.decode(gone)
     }  # fmt: skip
     if served and named["kind"] == "ElasticQuota":
         return {**found, "elastic": _elastic.decode(served[0])}

@@ -50,7 +50,7 @@ GONE: Literal["gone"] = "gone"
 MOST, MOST_SUM = 2**31, 2**61
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True):
+class Observed(msgspec.Struct, frozen=True, array_like=True):
     """What one observation of a reservation says; amounts are milli, 0 where it reserves nothing."""
 
     phase: str
@@ -69,7 +69,7 @@ class Reservation(msgspec.Struct, frozen=True):
     uid: str
     cluster: str
     name: str
-    history: tuple[tuple[str, int, Said | Literal["gone"]], ...] = ()
+    history: tuple[tuple[str, int, Observed | Literal["gone"]], ...] = ()
     sequence: int = 0
 
 
@@ -92,7 +92,7 @@ def fold(
 ) -> Reservation:
     """The reservation with one more observation."""
     row = row or Reservation(fact.uid, event.cluster, fact.name)
-    value = GONE if isinstance(fact, ReservationVanished) else _said(fact)
+    value = GONE if isinstance(fact, ReservationVanished) else _observed(fact)
     history = timelines.added(row.history, fact.resource_version, event.time_us, value)
     # A name never changes; where a writer broke that, arrival must not choose.
     name = max(row.name, fact.name)
@@ -101,8 +101,8 @@ def fold(
     return Reservation(row.uid, row.cluster, name, history, event.sequence)
 
 
-def _said(fact: ReservationObserved) -> Said:
-    found = Said(fact.phase, fact.node, fact.team, fact.user)
+def _observed(fact: ReservationObserved) -> Observed:
+    found = Observed(fact.phase, fact.node, fact.team, fact.user)
     if not is_active(fact.phase, fact.node):
         return found
     cpu, gpu = _charged(fact.allocatable)
@@ -135,8 +135,8 @@ def totals(changes: list[tuple[int, Any]]) -> Totals:
 def _shown(row: Reservation) -> dict[str, Any]:
     changes = timelines.changes(row.history)
     since_s, newest = changes[-1]
-    last = next((one for _, one in reversed(changes) if one != GONE), Said("", "", None, None))
-    now = Said(last.phase, last.node, last.team, last.user) if newest == GONE else newest
+    last = next((one for _, one in reversed(changes) if one != GONE), Observed("", "", None, None))
+    now = Observed(last.phase, last.node, last.team, last.user) if newest == GONE else newest
     sums = totals(changes)
     return {
         "team": now.team,

@@ -68,7 +68,7 @@ class Wait(msgspec.Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     #: Its newest word on waiting; None where none was seen.
-    said: WorkloadObserved | None = None
+    observed: WorkloadObserved | None = None
     time_us: int = 0
     marks: tuple[Mark, ...] = ()
     gone: tuple[str, int] | None = None
@@ -77,16 +77,16 @@ class Wait(msgspec.Struct, frozen=True):
     @property
     def waiting(self) -> bool:
         """Whether it waits by all that is known."""
-        is_held = self.said is not None and self.said.held and self.gone is None
+        is_held = self.observed is not None and self.observed.held and self.gone is None
         return is_held and (not self.marks or not self.marks[-1].quota)
 
     @property
     def created_us(self) -> int | None:
         """When it was made by its own stamp, else when it was seen; None where it was not."""
-        if self.said is None:
+        if self.observed is None:
             return None
         try:
-            return parse_stamp(self.said.created or "")
+            return parse_stamp(self.observed.created or "")
         except TimestampError:
             return self.time_us
 
@@ -127,10 +127,10 @@ def _folded(row: Wait, part: Part, event: Event) -> Wait:
     if isinstance(part, WorkloadVanished):
         gone = timelines.later(row.gone, (part.resource_version, event.time_us))
         return msgspec.structs.replace(named, gone=gone)
-    newest = (row.said.resource_version, row.time_us) if row.said else None
+    newest = (row.observed.resource_version, row.time_us) if row.observed else None
     if not timelines.replaces(part.resource_version, event.time_us, newest):
         return named
-    return msgspec.structs.replace(named, said=part, time_us=event.time_us)
+    return msgspec.structs.replace(named, observed=part, time_us=event.time_us)
 
 
 def _marked(row: Wait, mark: Mark) -> Wait:
@@ -138,7 +138,7 @@ def _marked(row: Wait, mark: Mark) -> Wait:
 
 
 def _shown(row: Wait) -> dict[str, Any]:
-    observed, released = row.said, [mark for mark in row.marks if mark.quota]
+    observed, released = row.observed, [mark for mark in row.marks if mark.quota]
     queue = observed.annotations.get(QUEUE_ANNOTATION, "") if observed else ""
     return {
         "quota": released[-1].quota if released else queue,
@@ -152,7 +152,7 @@ def _shown(row: Wait) -> dict[str, Any]:
     }
 
 
-codec = Codec(Wait, waits, packed={"state": ("said", "time_us", "marks", "gone")}, shown=_shown)
+codec = Codec(Wait, waits, packed={"state": ("observed", "time_us", "marks", "gone")}, shown=_shown)
 
 projection = Projection(
     name="waits",

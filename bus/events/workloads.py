@@ -109,7 +109,7 @@ class Training(msgspec.Struct, frozen=True, omit_defaults=True):
     completion: str | None = None
 
 
-def _said_less(body: dict[str, Any]) -> dict[str, Any]:
+def _with_fewer_fields(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
@@ -123,7 +123,7 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "workload.observed"
     version: ClassVar[int] = 3
-    upcasts: ClassVar[Mapping[int, Upcast]] = {1: _said_less, 2: _said_less}
+    upcasts: ClassVar[Mapping[int, Upcast]] = {1: _with_fewer_fields, 2: _with_fewer_fields}
 
     uid: str
     kind: str

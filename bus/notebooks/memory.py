@@ -40,8 +40,8 @@ class Known(msgspec.Struct, frozen=True):
     futures: dict[str, int] = {}
     #: Source → the last evidence whose counters could be read.
     counted: dict[str, Evidence] = {}
-    said: tuple[Evidence, ...] = ()
-    said_us: int = 0
+    published: tuple[Evidence, ...] = ()
+    published_us: int = 0
 
 
 def remember(
@@ -60,7 +60,7 @@ def remember(
         e.source: e for e in timed if e.source in _COUNTED and e.outcome == "ok"
     }
     if not _is_news(known, timed, observed_us, heartbeat_us):
-        return Known(futures, counted, known.said, known.said_us), None
+        return Known(futures, counted, known.published, known.published_us), None
     return Known(futures, counted, timed, observed_us), timed
 
 
@@ -92,13 +92,13 @@ def _dated(evidence: Evidence, known: Known, observed_us: int) -> Evidence:
 def _is_news(
     known: Known, evidence: Sequence[Evidence], observed_us: int, heartbeat_us: int
 ) -> bool:
-    if observed_us - known.said_us >= heartbeat_us or len(evidence) != len(known.said):
+    if observed_us - known.published_us >= heartbeat_us or len(evidence) != len(known.published):
         return True
     return any(
         new.source == SOURCE
         or _bare(new) != _bare(old)
         or _moves_on(old.active_us, new.active_us, observed_us)
-        for old, new in zip(known.said, evidence, strict=True)
+        for old, new in zip(known.published, evidence, strict=True)
     )
 
 

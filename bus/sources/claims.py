@@ -99,7 +99,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             selected_node=named(annotations.get(SELECTED_NODE)),
             owner=owner.uid if owner is not None else "",
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

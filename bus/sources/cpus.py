@@ -196,7 +196,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             policy=_policy(found.topology_policies or ()),
             zones=tuple(_bounded(_zones(found.zones or ()), LARGEST_ZONES)),
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )
 

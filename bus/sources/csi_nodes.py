@@ -69,6 +69,6 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             resource_version=metadata.resource_version,
             limits=dict(sorted(limits.items())[:MOST_DRIVERS]),
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )

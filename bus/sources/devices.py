@@ -163,7 +163,7 @@ def translate_claim(record: Record, labels: LabelPolicy) -> Event:
         requests=_requests(claim.spec),
         allocation=_allocation(claim.status),
     )
-    return _said(fact, record, fact.uid)
+    return _event(fact, record, fact.uid)
 
 
 def is_generated(metadata: Mapping[str, Any]) -> bool:
@@ -200,7 +200,7 @@ def translate_template(record: Record, labels: LabelPolicy) -> Event:
             resource_version=metadata.resource_version,
             requests=_requests(template.spec.spec if template.spec else None),
         )  # fmt: skip
-    return _said(fact, record, fact.uid)
+    return _event(fact, record, fact.uid)
 
 
 def _requests(spec: ClaimSpec | None) -> tuple[DeviceRequest, ...]:
@@ -326,7 +326,7 @@ def translate_slice(record: Record, labels: LabelPolicy) -> Event:
             one.name: _values(one.counters, spec.driver) for one in spec.shared_counters or ()
         },
     )
-    return _said(fact, record, fact.uid)
+    return _event(fact, record, fact.uid)
 
 
 def _device(one: SliceDevice, driver: str) -> Device:
@@ -392,9 +392,9 @@ def translate_class(record: Record, labels: LabelPolicy) -> Event:
             resource_version=metadata.resource_version,
             extended_name=spec.extended_resource_name or "",
         )
-    return _said(fact, record, fact.name)
+    return _event(fact, record, fact.name)
 
 
-def _said(fact: Fact, record: Record, key: str) -> Event:
+def _event(fact: Fact, record: Record, key: str) -> Event:
     uid, version = fact.uid, fact.resource_version  # type: ignore[attr-defined]
-    return records.said(fact, record, key=key, uid=uid, resource_version=version)
+    return records.event_of(fact, record, key=key, uid=uid, resource_version=version)

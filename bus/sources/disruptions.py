@@ -78,6 +78,6 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             ),
             is_cut=is_cut,
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )

@@ -118,7 +118,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
                 for one in (measured.aggregated_node_usages or ())[:MOST_DURATIONS]
             ),
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )
 

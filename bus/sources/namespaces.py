@@ -31,7 +31,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         vanished = NamespaceVanished(
             uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
         )
-        return _said(vanished, record)
+        return _event(vanished, record)
     observed = NamespaceObserved(
         uid=metadata.uid,
         name=metadata.name,
@@ -41,10 +41,10 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         user=user_named(labels, metadata.labels, metadata.annotations),
         labels=kept_labels(metadata.labels, labels)[0],
     )
-    return _said(observed, record)
+    return _event(observed, record)
 
 
-def _said(fact: NamespaceObserved | NamespaceVanished, record: Record) -> Event:
-    return records.said(
+def _event(fact: NamespaceObserved | NamespaceVanished, record: Record) -> Event:
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )

@@ -115,7 +115,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             labels=_labels(metadata.labels or {}),
             is_cut=is_cut,
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )
 

@@ -76,7 +76,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             used=Used(bounded(used.cpu), bounded(used.memory)),
             names_no_pods=True,
         )
-    return records.said(fact, record, key=name, uid=metadata.uid, resource_version=version)
+    return records.event_of(fact, record, key=name, uid=metadata.uid, resource_version=version)
 
 
 def gone(uid: str, time_us: int) -> bytes:

@@ -77,7 +77,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         vanished = NodeVanished(
             uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
         )
-        return _said(vanished, record)
+        return _event(vanished, record)
     spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
     kept = kept_labels(metadata.labels, labels)[0]
     taints, taints_cut = bounded_taints(spec.taints or (), LARGEST_TAINTS)
@@ -99,7 +99,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         usage_thresholds=(metadata.annotations or {}).get(THRESHOLDS, "")[:LONGEST_THRESHOLDS],
         is_cut=taints_cut or labels_cut,
     )
-    return _said(observed, record)
+    return _event(observed, record)
 
 
 def _allocatable(quantities: dict[str, str]) -> dict[str, str]:
@@ -124,7 +124,7 @@ def _allocatable(quantities: dict[str, str]) -> dict[str, str]:
     return {name: quantities[name] for name in sorted(kept)}
 
 
-def _said(fact: NodeObserved | NodeVanished, record: Record) -> Event:
-    return records.said(
+def _event(fact: NodeObserved | NodeVanished, record: Record) -> Event:
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )

@@ -127,7 +127,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             or (isinstance(spec.disruption_mode, dict) and "all" in spec.disruption_mode),
             is_copy=kind == SIGS and noted.get(COPY) == "true",
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

@@ -218,7 +218,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             ("constraints_cut", constraints_cut),
         ),
     )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

@@ -44,6 +44,6 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             is_default=bool(found.global_default),
             preemption_policy=NEVER if found.preemption_policy == NEVER else "PreemptLowerPriority",
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )

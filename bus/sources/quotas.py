@@ -73,7 +73,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             namespace=namespace,
             resource_version=metadata.resource_version,
         )
-        return _told(vanished, record)
+        return _event(vanished, record)
     read = _elastic if kind == "ElasticQuota" else _business
     fact = QuotaObserved(
         uid=metadata.uid,
@@ -86,7 +86,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
         **read(found),
     )
     try:
-        return _told(fact, record)
+        return _event(fact, record)
     except TooLargeError as error:
         bare = QuotaObserved(
             uid=fact.uid,
@@ -100,11 +100,11 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             tree=fact.tree,
             problem=f"spec: {error}",
         )
-        return _told(bare, record)
+        return _event(bare, record)
 
 
-def _told(fact: QuotaObserved | QuotaVanished, record: Record) -> Event:
-    return records.said(
+def _event(fact: QuotaObserved | QuotaVanished, record: Record) -> Event:
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

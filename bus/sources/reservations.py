@@ -153,7 +153,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         fact = _observed(metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS, labels)
         if len(_encode(fact)) > LARGEST_FACT:
             fact = msgspec.structs.replace(fact, labels={}, owners=(), owners_cut=True)
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

@@ -40,21 +40,21 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             kind=kind, uid=metadata.uid, namespace=namespace, name=metadata.name,
             resource_version=metadata.resource_version,
         )  # fmt: skip
-        return records.said(fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version)  # fmt: skip
+        return records.event_of(fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version)  # fmt: skip
     try:
-        return _said(record, metadata, kind, namespace, _template(runtime.spec))
+        return _event(record, metadata, kind, namespace, _template(runtime.spec))
     except TooLargeError:
-        return _said(record, metadata, kind, namespace, None)
+        return _event(record, metadata, kind, namespace, None)
 
 
-def _said(
+def _event(
     record: Record, metadata: Metadata, kind: str, namespace: str, template: RuntimeTemplate | None
 ) -> Event:
     fact = TrainingRuntimeObserved(
         kind=kind, uid=metadata.uid, namespace=namespace, name=metadata.name,
         resource_version=metadata.resource_version, template=template,
     )  # fmt: skip
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

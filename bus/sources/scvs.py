@@ -72,7 +72,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             free_memory=_bounded(status.free_memory_sum),
             cards=tuple(map(_card, (status.card_list or ())[:MOST_CARDS])),
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )
 

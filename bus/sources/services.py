@@ -47,6 +47,6 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             index=own.get(f"{_PREFIX}replica-index", ""),
             is_terminating=metadata.deletion_timestamp is not None,
         )  # fmt: skip
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )

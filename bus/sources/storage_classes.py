@@ -53,6 +53,6 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             allowed_topologies=() if is_cut else topologies,
             is_cut=is_cut,
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )

@@ -133,7 +133,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             node_affinity=None if is_cut else affinity,
             is_cut=is_cut,
         )
-    return records.said(
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

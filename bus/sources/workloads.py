@@ -43,7 +43,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     metadata = records.identified(workload.metadata)
     namespace = records.namespaced(metadata)
     if records.is_delete(record):
-        return _said(
+        return _event(
             WorkloadVanished(
                 uid=metadata.uid,
                 kind=kind.kind,
@@ -56,10 +56,10 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     ask = _ask(workload, kind)
     run = training.training_of(kind.kind, metadata, workload.spec, workload.status)
     try:
-        return _said(_observed(metadata, namespace, ask, run, labels, kind), record)
+        return _event(_observed(metadata, namespace, ask, run, labels, kind), record)
     except TooLargeError:
         # Thousands of resource names: no API server of today schedules that, and nobody may hide by it.
-        return _said(_observed(metadata, namespace, None, None, labels, kind), record)
+        return _event(_observed(metadata, namespace, None, None, labels, kind), record)
 
 
 def _observed(
@@ -99,8 +99,8 @@ def _observed(
     )
 
 
-def _said(fact: WorkloadObserved | WorkloadVanished, record: Record) -> Event:
-    return records.said(
+def _event(fact: WorkloadObserved | WorkloadVanished, record: Record) -> Event:
+    return records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from deploy.api.child import Asked, Said
+from deploy.api.child import Asked, ChildAnswer
 from deploy.errors import ConfinedError
 from deploy.runtime.confined import GRACE_SECONDS, Limits
 
@@ -43,7 +43,7 @@ class Answers:
         self._ready: Process | None = None
         self._is_starting = False
 
-    async def ask(self, arguments: Sequence[str], width: int) -> Said:
+    async def ask(self, arguments: Sequence[str], width: int) -> ChildAnswer:
         """What a command says. Raises BusyError, and ConfinedError where a limit ended it."""
         if self._room == 0:
             raise BusyError(reason="busy", seconds=self._limits.seconds)
@@ -55,7 +55,7 @@ class Answers:
                     process = await self._started()
                 try:
                     asked = Asked([*arguments], self._limits, width)
-                    answer = await self._said(process, msgspec.json.encode(asked))
+                    answer = await self._answer(process, msgspec.json.encode(asked))
                     with suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), GRACE_SECONDS)
                 finally:
@@ -88,7 +88,7 @@ class Answers:
             sys.executable, "-m", "deploy.api.child", stdin=PIPE, stdout=PIPE, env=self._environment
         )
 
-    async def _said(self, process: Process, asked: bytes) -> Said:
+    async def _answer(self, process: Process, asked: bytes) -> ChildAnswer:
         assert process.stdin is not None and process.stdout is not None
         seconds = self._limits.seconds
         parts, size = [], 0
@@ -106,7 +106,7 @@ class Answers:
         except TimeoutError:
             raise ConfinedError(reason="time", seconds=seconds) from None
         try:
-            return msgspec.json.decode(b"".join(parts), type=Said)
+            return msgspec.json.decode(b"".join(parts), type=ChildAnswer)
         except (msgspec.DecodeError, UnicodeDecodeError):
             # It ended before it answered: by its limit of CPU or of memory.
             raise ConfinedError(reason="memory", seconds=seconds) from None

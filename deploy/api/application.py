@@ -25,7 +25,7 @@ from bus.errors import BursarError
 from bus.metrics import Metric, Sample
 from deploy.api.answers import Answers, BusyError
 from deploy.api.callers import Callers, ForbiddenError, UnauthenticatedError
-from deploy.api.child import Said
+from deploy.api.child import ChildAnswer
 from deploy.api.questions import (
     QUESTIONS,
     UnknownQuestionError,
@@ -115,7 +115,7 @@ class ApiApplication:
         answer = await self._answers.ask(line, _width(dict(every).get("width", "0")))
         if answer.code and not is_whole:
             # What is near to a name that is not there is a name of another namespace.
-            answer.out, answer.told = "", ["no answer: a name is not known in this namespace, or an option is wrong"]  # fmt: skip
+            answer.out, answer.notes = "", ["no answer: a name is not known in this namespace, or an option is wrong"]  # fmt: skip
         _log.info(
             "%s asked %s: event %s, code %d, %.2f s",
             caller.name, " ".join(line), answer.sequence, answer.code, time.monotonic() - begins,
@@ -123,12 +123,13 @@ class ApiApplication:
         return _response(words, output, answer)
 
 
-def _response(words: tuple[str, ...], output: Format, answered: Said) -> Response:
+def _response(words: tuple[str, ...], output: Format, answered: ChildAnswer) -> Response:
     answer: Any = answered.out
     if output is Format.JSON and answered.out:
         answer = msgspec.Raw(answered.out.encode("utf-8", "surrogatepass"))
     body = {
-        "question": " ".join(words), "sequence": answered.sequence, "code": answered.code, "notes": answered.told, "answer": answer,
+        "question": " ".join(words), "sequence": answered.sequence, "code": answered.code,
+        "notes": answered.notes, "answer": answer,
     }  # fmt: skip
     headers = {"Bursar-Sequence": str(answered.sequence)} if answered.sequence is not None else {}
     return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)

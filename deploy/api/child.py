@@ -28,16 +28,16 @@ class Asked(msgspec.Struct):
     width: int = 0
 
 
-class Said(msgspec.Struct):
+class ChildAnswer(msgspec.Struct):
     """What the command said, its exit code, and the event up to which the ledger was read; None = it was not."""
 
     code: int
     sequence: int | None
     out: str
-    told: list[str]
+    notes: list[str]
 
 
-def answer(asked: Asked) -> Said:
+def answer(asked: Asked) -> ChildAnswer:
     """Run the command of this process's only question."""
     seen: list[int] = []
 
@@ -49,7 +49,9 @@ def answer(asked: Asked) -> Said:
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = run_command(asked.arguments)
-    return Said(code, min(seen, default=None), out.getvalue(), errors.getvalue().splitlines())
+    return ChildAnswer(
+        code, min(seen, default=None), out.getvalue(), errors.getvalue().splitlines()
+    )
 
 
 def main() -> None:

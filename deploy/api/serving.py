@@ -39,7 +39,7 @@ async def answering(
     }
     answers = Answers(limits, {**environment(), **place}, wanted.at_once)
     application = ApiApplication(answers, Callers(cluster))
-    rotation = Rotation(_certificates(settings), _untold)
+    rotation = Rotation(_certificates(settings), _unannounced)
     server = WebhookServer(
         application,
         # An answer takes as long as it may, and its asker's review before it.
@@ -67,5 +67,5 @@ def _certificates(settings: Settings) -> Certificates:
     return OwnCertificates(settings.data / "api", (host,), SystemClock())
 
 
-async def _untold(bundle: bytes) -> None:
+async def _unannounced(bundle: bytes) -> None:
     """Nobody is told: the API server's proxy takes any certificate, and others read it from the folder."""

@@ -77,7 +77,7 @@ def status(
         nobody = unassigned.holding(connection)
         held = governed(connection)
         segments = segments_of(selecting(connection))
-    view, process = _look(settings), _told(settings)
+    view, process = _look(settings), _process_state(settings)
     admission = process.get("admission")
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
     row: dict[str, Any] = {
@@ -163,7 +163,7 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
     }
 
 
-def _told(settings: LedgerPlace) -> dict[str, Any]:
+def _process_state(settings: LedgerPlace) -> dict[str, Any]:
     """What a running `bursar up` said of itself last; empty where none runs."""
     try:
         state = msgspec.json.decode(settings.state_file.read_bytes())

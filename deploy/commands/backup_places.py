@@ -64,7 +64,7 @@ def place_of(where: str) -> Iterator[Place]:
     if not where.startswith(SCHEME):
         yield FolderPlace(Path(where))
         return
-    with _told():
+    with _translated():
         bucket = bucket_of(where)
     with tempfile.TemporaryDirectory(prefix="bursar-backup-") as folder:
         yield BucketPlace(bucket, Path(folder))
@@ -129,12 +129,12 @@ class BucketPlace:
 
     def fetch(self, name: str) -> bool:
         """Bring an object to the folder; False where there is none. Raises SettingsError."""
-        with _told():
+        with _translated():
             return self._bucket.fetch(name, self.folder / name)
 
     def keep(self, name: str) -> None:
         """Put a file into the bucket. Raises SettingsError."""
-        with _told():
+        with _translated():
             self._bucket.put_file(name, self.folder / name)
 
     def drop(self, name: str) -> None:
@@ -143,7 +143,7 @@ class BucketPlace:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each object below the prefix, by name. Raises SettingsError."""
-        with _told():
+        with _translated():
             return self._bucket.sizes()
 
     def named(self, name: str = "") -> str:
@@ -152,7 +152,7 @@ class BucketPlace:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translated() -> Iterator[None]:
     """What a store does not do is what the user of a command is told."""
     try:
         yield

@@ -115,7 +115,7 @@ async def _played(
         arrivals = list(pods.arrivals())
         for first in range(0, len(arrivals), AT_ONCE):
             await transport.publish(arrivals[first : first + AT_ONCE])
-        await reached(lambda: cluster.told, len(arrivals), "the passes")
+        await reached(lambda: cluster.passed, len(arrivals), "the passes")
         head = (await transport.head()).last_sequence
         await reached(lambda: writer.checkpoint.sequence, head, "the ledger")
         seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
@@ -184,7 +184,7 @@ class Cluster:
     def __init__(self, pods: Pods, transport: Transport, arrived: Callable[[int], None]) -> None:
         self.placements: dict[str, Placement] = {}
         #: How many pods were tried, and observed where they got a node.
-        self.told = 0
+        self.passed = 0
         self._tried: set[str] = set()
         self._pods, self._transport, self._arrived = pods, transport, arrived
 
@@ -197,9 +197,9 @@ class Cluster:
                     observed += self._passed(SchedulingPassed.read(event))
             if observed:
                 await self._transport.publish(observed)
-            if self.told != len(self._tried):
-                self.told = len(self._tried)
-                self._arrived(self.told)
+            if self.passed != len(self._tried):
+                self.passed = len(self._tried)
+                self._arrived(self.passed)
 
     def _passed(self, fact: SchedulingPassed) -> Iterator[Event]:
         for one in fact.pods:

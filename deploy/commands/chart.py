@@ -32,8 +32,8 @@ from deploy.commands.installation import (
     Mode,
     Part,
     Size,
+    has_variable,
     identity,
-    is_told,
     read,
 )
 
@@ -162,7 +162,7 @@ def _template(one: Json) -> str:
         )
     for condition, part in _CONDITIONS:
         environment = {
-            name: value for name, value in part.environment.items() if is_told(command, name)
+            name: value for name, value in part.environment.items() if has_variable(command, name)
         }
         if part is APART and command in ("up", "act"):
             environment["BURSAR_ADMISSION__SERVES"] = "false"

@@ -222,7 +222,7 @@ UNASKED = ("watch", "ledger", "api")
 _TOLD = {"webhook": ("ADMISSION", "BUS"), "ledger": ("BUS",), "watch": (), "api": ()}
 
 
-def is_told(command: str, name: str) -> bool:
+def has_variable(command: str, name: str) -> bool:
     """Whether the process of a command gets a variable of an installation."""
     if command not in _TOLD:
         return True
@@ -245,7 +245,7 @@ def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool)
         environment["BURSAR_ADMISSION__SERVES"] = "false"
     if command in ("up", "act") and is_acting:
         spec["serviceAccountName"] = "bursar-actor"
-    environment = {k: v for k, v in environment.items() if is_told(command, k)}
+    environment = {k: v for k, v in environment.items() if has_variable(command, k)}
     if command in UNASKED:
         secrets = {}
     if command == "ledger":

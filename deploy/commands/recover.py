@@ -43,11 +43,11 @@ async def recovered(
             MODEL, store, opened.transport, renew if may_renew else None, progress=progress
         )
     async with bus(settings) as again:
-        await again.transport.publish([_said(settings.cluster.name, found)])
+        await again.transport.publish([_recovered(settings.cluster.name, found)])
     return found
 
 
-def _said(cluster: str, found: Recovery) -> Event:
+def _recovered(cluster: str, found: Recovery) -> Event:
     """That it was recovered: reactors hold still for a while. Also where nothing was left to do, since an earlier attempt
     may have been broken off before it said so.
     """

@@ -69,8 +69,8 @@ class LineScreen:
     """Plain lines, for logs: each event once, and now and then how things are."""
 
     def __init__(self) -> None:
-        self._said_at = 0.0
-        self._said = ""
+        self._shown_at = 0.0
+        self._shown = ""
         self._settled = False
 
     def __enter__(self) -> LineScreen:
@@ -87,13 +87,13 @@ class LineScreen:
         """A line at the first sight of a settled state, of a trouble, and every minute in which something changed."""
         text = summary(progress)
         is_settled = progress.stage in ("following", "waiting")
-        is_due = time.monotonic() - self._said_at >= QUIET_SECONDS and text != self._said
+        is_due = time.monotonic() - self._shown_at >= QUIET_SECONDS and text != self._shown
         if (
             progress.trouble != getattr(self, "_trouble", "")
             or is_due
             or is_settled > self._settled
         ):
-            self._said_at, self._said, self._settled = time.monotonic(), text, is_settled
+            self._shown_at, self._shown, self._settled = time.monotonic(), text, is_settled
             self._trouble = progress.trouble
             say(text)
 

@@ -11,7 +11,7 @@ from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
 from deploy.errors import SettingsError, StoppedError
 from deploy.processes.logs import log_as_set
-from deploy.settings.admission import told_of
+from deploy.settings.admission import announcement_of
 from deploy.settings.shape import Settings
 
 
@@ -62,5 +62,5 @@ async def _serve(settings: Settings) -> None:
         ) as admission:
             known = sum(len(tree.nodes) for tree in admission.journals.trees.values())
             say(f"answering on port {settings.admission.port}, {known:,} quotas")
-            say(f"admission is {told_of(settings.admission)}")
+            say(f"admission is {announcement_of(settings.admission)}")
             await asyncio.Event().wait()

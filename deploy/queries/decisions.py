@@ -115,6 +115,6 @@ def _as_mismatches(checked: Checked) -> Rederived:
 
 
 def _mismatch(one: Difference) -> Mismatch:
-    if one.said is None:
+    if one.recorded is None:
         return Mismatch("missing", one.id, one.sequence)
     return Mismatch("not_derived" if one.should is None else "altered", one.id, one.sequence)

@@ -82,15 +82,15 @@ def recorded(
 
 def _pass(select: Select, cluster: str, uid: str, sequence: int) -> tuple[Event, SchedulingPassed]:
     """The pass of which the event ``sequence`` tells: itself, or the outcome of a bind."""
-    ((event, fact),) = _told(select, cluster, sequence - 1, sequence)
+    ((event, fact),) = _passes_and_settled(select, cluster, sequence - 1, sequence)
     if isinstance(fact, BindSettled):
         (passed,) = {one.passed for one in fact.failed if one.uid == uid}
-        ((event, fact),) = _told(select, cluster, passed - 1, passed)
+        ((event, fact),) = _passes_and_settled(select, cluster, passed - 1, passed)
     assert isinstance(fact, SchedulingPassed)
     return event, fact
 
 
-def _told(
+def _passes_and_settled(
     select: Select, cluster: str, after: int, until: int
 ) -> list[tuple[Event, SchedulingPassed | BindSettled]]:
     types = (SchedulingPassed.wire_type, BindSettled.wire_type)
@@ -128,7 +128,7 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
         raise AbsentObjectError(f"at event {fact.after:,} the pod did not wait for this scheduler")
     parts = [
         part
-        for _, part in _told(select, cluster, fact.after, one.event.sequence)
+        for _, part in _passes_and_settled(select, cluster, fact.after, one.event.sequence)
         if isinstance(part, SchedulingPassed)
         and part.after == fact.after
         and part.part <= fact.part

@@ -37,7 +37,7 @@ from deploy.runtime.service import (
 )
 from deploy.runtime.source_metrics import source_metrics
 from deploy.runtime.watch import following
-from deploy.settings.admission import told_of
+from deploy.settings.admission import announcement_of
 from deploy.settings.load import cluster_access
 from deploy.settings.shape import Settings
 from projections.engine.heads import Signer
@@ -117,7 +117,7 @@ async def act(settings: Settings, screen: Screen) -> None:
         await stack.enter_async_context(beside(_asking(opened, _topic(settings), asked)))
         more: Figures = [partial(bus_metrics, opened.guard)]
         progress = Progress(stage="following", guard=opened.guard)
-        screen.tell(f"admission is {told_of(settings.admission)}")
+        screen.tell(f"admission is {announcement_of(settings.admission)}")
         keeping = keeping_quotas(
             settings, opened, store, cluster, asked.put_nowait, more, progress, shown_here
         )

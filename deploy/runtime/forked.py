@@ -41,7 +41,7 @@ class Child:
         self._reading = os.fdopen(reading, "rb", buffering=0)
         self._begins = begins
 
-    async def told(self) -> AsyncIterator[Any]:
+    async def results(self) -> AsyncIterator[Any]:
         """Let it begin; all that it says until it is done.
 
         Raises what its work raised, and ChildEndedError where it ended before.

@@ -54,7 +54,7 @@ async def follow_clusters(settings: Settings, screen: Screen) -> None:
     async with AsyncExitStack() as stack:
         for name, link in links.items():
             await stack.enter_async_context(beside(_followed(settings, name, link, screen)))
-        await stack.enter_async_context(beside(_told(settings.data, links)))
+        await stack.enter_async_context(beside(_write_state(settings.data, links)))
         await _ended(links.values())
 
 
@@ -102,7 +102,7 @@ async def _looked_at(bus: JetStream, link: ClusterLink, writer: OwnLedgerWriter)
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _told(data: Path, links: dict[str, ClusterLink]) -> None:
+async def _write_state(data: Path, links: dict[str, ClusterLink]) -> None:
     """Keep the state in a file, for ``bursar clusters`` of another process."""
     while True:
         try:

@@ -90,7 +90,7 @@ async def take_in(settings: Settings, intake: Child, progress: Progress) -> Take
             keeping = keeper(settings, store, opened.transport, held)
             async with beside(keeping.run()):
                 await reach(keeping, (await opened.transport.head()).last_sequence)
-                async for taken in intake.told():
+                async for taken in intake.results():
                     progress(taken.events, keeping.sequence)
 
                 def show(sequence: int) -> None:

@@ -65,7 +65,7 @@ async def acting(
     more: list[Callable[[], Coroutine[Any, Any, None]]] = []
     troubles: dict[str, Callable[[], Iterable[str]]] = {}
     for reactor in reactors:
-        mode, policy = wanted.get(reactor.name) or _unsaid(reactor)
+        mode, policy = wanted.get(reactor.name) or _unannounced(reactor)
         section = (sections or {}).get(reactor.name) or reactor.settings()
         adapters = Adapters(
             cluster=cluster, transport=transport, clock=clock, replica=replica, settings=section,
@@ -110,7 +110,7 @@ async def remembered(ledger: Store, signer: Signer) -> None:
         await Snapshots(ledger, replica, signer).end()
 
 
-def _unsaid(reactor: Reactor) -> tuple[Mode, ReactorPolicy | None]:
+def _unannounced(reactor: Reactor) -> tuple[Mode, ReactorPolicy | None]:
     """Mode and policy of a reactor of which nothing is wanted."""
     return ("on", None) if reactor.policy is None else ("off", reactor.policy())
 

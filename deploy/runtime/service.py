@@ -45,7 +45,7 @@ from deploy.runtime.source_metrics import source_metrics
 from deploy.runtime.tracing import tracing
 from deploy.runtime.watch import following, states
 from deploy.settings.addresses import default_data
-from deploy.settings.admission import told_of
+from deploy.settings.admission import announcement_of
 from deploy.settings.load import cluster_access
 from deploy.settings.shape import Settings
 from projections.engine.fill import Filled
@@ -173,7 +173,7 @@ async def _work(
                 )
                 followed.cluster.fence = lock.confirm
                 progress.sources = followed.states
-                screen.tell(f"admission is {told_of(settings.admission)}")
+                screen.tell(f"admission is {announcement_of(settings.admission)}")
                 metrics = LedgerMetrics(store, keeping, settings.sealed_events)
                 await stack.enter_async_context(beside(metrics.run()))
                 more: Figures = [

@@ -113,7 +113,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def told_of(wanted: AdmissionSettings) -> str:
+def announcement_of(wanted: AdmissionSettings) -> str:
     """What ``bursar up`` says of admission when it starts: the mode, the address, and who may send reviews."""
     if wanted.mode in ("off", "watch"):
         return {

@@ -139,16 +139,16 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     if variables is None or not _is_known(file):
         return None
 
-    def said(part: str, name: str, default: str | None = None) -> Any:
+    def given_value(part: str, name: str, default: str | None = None) -> Any:
         given = (options.get(part) or {}).get(name)
         if given is None:
             given = variables.get(f"bursar_{part}__{name}")
         return (file.get(part) or {}).get(name, default) if given is None else given
 
     url, bus, cluster = (
-        said("ledger", "url", ""), said("bus", "url", EMBEDDED), said("cluster", "name", "default"),
+        given_value("ledger", "url", ""), given_value("bus", "url", EMBEDDED), given_value("cluster", "name", "default"),
     )  # fmt: skip
-    files = {name: said("bus", name) for name in BUS_FILES}
+    files = {name: given_value("bus", name) for name in BUS_FILES}
     if any(text is not None and not (isinstance(text, str) and text) for text in files.values()):
         return None
     labels = file.get("labels") or {}
@@ -158,7 +158,7 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     if not (user_key is None or (isinstance(user_key, str) and user_key)):
         return None
     # Lists and numbers are read by the model.
-    if any(said("bus", name) is not None for name in ("monitor_urls", "replicas")):
+    if any(given_value("bus", name) is not None for name in ("monitor_urls", "replicas")):
         return None
     # The model has its own words for these.
     if "data" in file and not (isinstance(file["data"], str) and file["data"]):

@@ -92,14 +92,14 @@ class CurrentBudgets:
         touched, self._touched = self._touched, {}
         for uid, sequence in sorted(touched.items()):
             quota, period = self._quotas.get(uid), self._periods.get(uid)
-            if quota is None or quota.said is None or period is None:
+            if quota is None or quota.observed is None or period is None:
                 continue
             found += [
                 (
                     uid, key, quota.cluster, quota.name, account_of(key), hard, period.start_s,
                     period.end_s, int(period.is_granted), sequence,
                 )
-                for key, hard in sorted(quota.said.cash.items())
+                for key, hard in sorted(quota.observed.cash.items())
             ]  # fmt: skip
         return Changes([(budgets, "uid", sorted(touched))], {budgets: found} if found else {})
 
@@ -122,10 +122,10 @@ class CurrentBudgets:
 
     def _period(self, quota: Quota) -> Period | None:
         """The period that holds the moment; None for a quota without a budget."""
-        if quota.said is None or not quota.said.cash:
+        if quota.observed is None or not quota.observed.cash:
             return None
         moment_s = floor_seconds(self._moments_us[quota.cluster])
-        return Schedule.of(quota.said.budget).period_at(moment_s)
+        return Schedule.of(quota.observed.budget).period_at(moment_s)
 
 
 derivation = Derivation(

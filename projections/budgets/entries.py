@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
     """One row: what was said, when (``time_us``), and in which cluster. Amounts in unit·seconds."""
 
     cluster: str
-    said: BudgetCredited
+    fact: BudgetCredited
     time_us: int
     sequence: int = 0
 
@@ -48,7 +48,7 @@ def keys(fact: BudgetCredited, event: Event) -> tuple[Key]:
 
 def fold(row: Entry | None, fact: BudgetCredited, event: Event) -> Entry:
     """The entry that was said first; the text decides between two of one moment."""
-    if row is not None and _order(row.time_us, row.said) <= _order(event.time_us, fact):
+    if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
     return Entry(event.cluster, fact, event.time_us, event.sequence)
 
@@ -61,14 +61,14 @@ def credited(entries: list[Entry], key: str, period: Period) -> int:
     """What entries add to the budget of ``key`` in a period; below 0 where they take more than they give."""
     total = 0
     for entry in entries:
-        since_s = entry.said.since_us // SECOND_US
+        since_s = entry.fact.since_us // SECOND_US
         is_in = period.start_s <= since_s and (period.end_s is None or since_s < period.end_s)
-        if entry.said.key == key and is_in:
-            total += entry.said.amount
+        if entry.fact.key == key and is_in:
+            total += entry.fact.amount
     return total
 
 
-codec = Codec(Entry, budget_entries, spread="said")
+codec = Codec(Entry, budget_entries, spread="fact")
 
 projection = Projection(
     name="budget_entries",

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US, Clock, SystemClock, format_stamp
 from bus.errors import BursarError, LedgerError
 from bus.object_store import Bucket, bucket_of
-from projections.engine.heads import LONGEST_LINE, Head, line_of, read_line, said_by
+from projections.engine.heads import LONGEST_LINE, Head, line_of, read_line, signed_content
 from projections.engine.store import Store
 from projections.engine.tables import heads
 
@@ -118,7 +118,7 @@ class LoggedHeads:
         """See :class:`Place`."""
         now_us = self._clock.now_us()
         if now_us >= self._next_us:
-            self._log.add(said_by(head), head.signature, head.public_key)
+            self._log.add(signed_content(head), head.signature, head.public_key)
             self._next_us = now_us + DAY_US
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
@@ -128,7 +128,7 @@ class LoggedHeads:
         for key in sorted({one.public_key for one in known}.union(keys)):
             for entry in self._log.witnessed(key):
                 head = ours.get((key, entry.signature))
-                if head is not None and sha256(said_by(head)).hexdigest() == entry.digest:
+                if head is not None and sha256(signed_content(head)).hexdigest() == entry.digest:
                     kept.append(head)
                 else:
                     taken = format_stamp(entry.taken_s * SECOND_US)

@@ -78,7 +78,9 @@ class Signer:
 
     def sign(self, sequence: int, chain: bytes) -> Head:
         """The signed head at ``sequence``."""
-        return Head(sequence, chain, self._key.sign(_said(sequence, chain)), self.public_key)
+        return Head(
+            sequence, chain, self._key.sign(_signed_content(sequence, chain)), self.public_key
+        )
 
     def seal(self, digest: bytes) -> bytes:
         """The signature of a snapshot by its digest."""
@@ -143,7 +145,7 @@ def verify_head(head: Head, keys: Collection[bytes] = ()) -> bool:
     """Whether the head is signed by one of ``keys``, or by the key it names itself where none is given."""
     if keys and head.public_key not in keys:
         return False
-    return is_signed(head.public_key, head.signature, said_by(head))
+    return is_signed(head.public_key, head.signature, signed_content(head))
 
 
 def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:
@@ -220,12 +222,12 @@ def read_line(line: bytes) -> Head:
     return Head(read.sequence, *(bytes.fromhex(text) for text in texts))
 
 
-def said_by(head: Head) -> bytes:
+def signed_content(head: Head) -> bytes:
     """What the signature of a head is of."""
-    return _said(head.sequence, head.chain)
+    return _signed_content(head.sequence, head.chain)
 
 
-def _said(sequence: int, chain: bytes) -> bytes:
+def _signed_content(sequence: int, chain: bytes) -> bytes:
     return _CONTEXT + sequence.to_bytes(8, "big") + chain
 
 

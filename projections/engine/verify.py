@@ -38,7 +38,7 @@ from projections.engine.tables import events, heads, parked
 _HEADS = sa.select(heads).order_by(heads.c.sequence)
 
 #: How many findings are told one by one.
-TOLD = 100
+MOST_FINDINGS = 100
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a verification saw. ``found`` counts all findings, ``findings`` tells the first :data:`TOLD`.
+    """What a verification saw. ``found`` counts all findings, ``findings`` tells the first :data:`MOST_FINDINGS`.
 
     ``key`` is the key of the first head, empty without one. ``signed_until`` is the newest event that a valid head covers;
     ``anchored_until`` the newest one that something outside vouches for, 0 where nothing does.
@@ -77,12 +77,12 @@ class Report(msgspec.Struct, frozen=True):
 class _Findings:
     def __init__(self) -> None:
         self.count = 0
-        self.told: list[Finding] = []
+        self.findings: list[Finding] = []
 
     def add(self, what: str, sequence: int, reason: str) -> None:
         self.count += 1
-        if len(self.told) < TOLD:
-            self.told.append(Finding(what, sequence, reason))
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(Finding(what, sequence, reason))
 
 
 def verify(
@@ -122,7 +122,7 @@ def verify(
     anchors = valid if keys else [head for head in valid if head in outside]
     return Report(
         count, sequence, chain, len(stored_heads), first, _newest(valid), _newest(anchors), found.count,
-        tuple(found.told),
+        tuple(found.findings),
     )  # fmt: skip
 
 
@@ -140,11 +140,11 @@ def _walk(
     """(events, the last one, the chain's value there), telling what breaks the chain, segments first."""
     until = live_checkpoint(connection).sequence
 
-    def told(count: int) -> None:
+    def findings(count: int) -> None:
         if progress is not None:
             progress(count, max(count, until))
 
-    walk = Walk(selecting(connection), accepted, witnesses, found.add, told)
+    walk = Walk(selecting(connection), accepted, witnesses, found.add, findings)
     walk.run()
     names = ", ".join(events.columns.keys())
     statement = f"SELECT {names} FROM events WHERE sequence > {walk.sequence} ORDER BY sequence"
@@ -164,7 +164,7 @@ def _walk(
             if event.sequence in witnesses and witnesses[event.sequence] != {computed}:
                 found.add("head", event.sequence, "a signed head has another chain value here")
         count += len(rows)
-        told(count)
+        findings(count)
     if observed_us != live_checkpoint(connection).observed_us:
         found.add("checkpoint", expected - 1, "the ledger's moment is not the newest observation")
     return count, last, bytes(previous)

@@ -45,12 +45,12 @@ def outside(row: Columns, windows: Windows) -> Iterator[Columns]:
 def joined(rows: Iterable[Columns], sequence: int) -> Iterator[Columns]:
     """Rows of one claim: those that follow each other and say the same are one."""
 
-    def said(row: Columns) -> tuple[Any, ...]:
+    def spanned(row: Columns) -> tuple[Any, ...]:
         since_s = None if row[_KIND] == HELD else row[_SINCE]
         return (*row[:_FROM], since_s, *row[_SINCE + 1 : _SEQUENCE])
 
-    ordered = sorted(rows, key=lambda row: (repr(said(row)), row[_FROM]))
-    for _, together in groupby(ordered, said):
+    ordered = sorted(rows, key=lambda row: (repr(spanned(row)), row[_FROM]))
+    for _, together in groupby(ordered, spanned):
         kept: Columns | None = None
         for row in together:
             if kept is not None and kept[_TO] == row[_FROM]:

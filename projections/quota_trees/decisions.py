@@ -51,7 +51,7 @@ class Decision(msgspec.Struct, frozen=True):
     cluster: str
     id: str
     tree: str
-    said: AdmissionDecided
+    fact: AdmissionDecided
     time_us: int
     sequence: int = 0
 
@@ -63,7 +63,7 @@ def keys(fact: AdmissionDecided, event: Event) -> tuple[Key]:
 
 def fold(row: Decision | None, fact: AdmissionDecided, event: Event) -> Decision:
     """The decision that was said first; the text decides between two of one moment."""
-    if row is not None and _order(row.time_us, row.said) <= _order(event.time_us, fact):
+    if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
     return Decision(event.cluster, event.id, event.key, fact, event.time_us, event.sequence)
 
@@ -72,7 +72,7 @@ def _order(time_us: int, fact: AdmissionDecided) -> tuple[int, bytes]:
     return (time_us, msgspec.json.encode(fact))
 
 
-codec = Codec(Decision, admissions, spread="said", packed={"below": ("child", "left")})
+codec = Codec(Decision, admissions, spread="fact", packed={"below": ("child", "left")})
 
 projection = Projection(
     name="admissions",

@@ -77,7 +77,7 @@ def exhaustion_of(fact: BudgetJudged) -> Exhaustion:
 def _before(state: BudgetState, place: Place) -> tuple[Exhaustion, Phase] | None:
     """What was judged last: by this process, or before it began, or by another one since."""
     kept = (state.kept or {}).get(place)
-    recorded = state.said(place)
+    recorded = state.newest_judgement(place)
     if recorded is not None and (kept is None or recorded.at_s > kept[0].at_s):
         return exhaustion_of(recorded), Phase(recorded.phase)
     return kept
@@ -110,6 +110,6 @@ def decide(state: BudgetState, trigger: Trigger, policy: None) -> Sequence[Budge
 
 
 def _rule(read: LedgerRead, place: Place) -> Rule:
-    observed = read.quotas[place[0]].said
+    observed = read.quotas[place[0]].observed
     assert observed is not None
     return Rule.of(observed.budget)

@@ -45,7 +45,7 @@ class Forecasts:
                 self._select, self._cluster, quota, key,
                 left=standing.left(read.at_s), end_s=standing.period.end_s, now_s=read.at_s,
             )  # fmt: skip
-        observed = read.quotas[quota].said
+        observed = read.quotas[quota].observed
         assert observed is not None
         return forecast_limit(
             self._select, self._cluster, quota, key, limit=observed.hard[key], now_s=read.at_s
@@ -57,10 +57,10 @@ def _places(read: LedgerRead) -> Iterator[Place]:
         if standing.period.is_granted:
             yield quota, CASH + key
     # What quotas below claim counts against a limit, too, and is in no forecast.
-    above = {found.said.parent for found in read.quotas.values() if found.said is not None}
+    above = {found.observed.parent for found in read.quotas.values() if found.observed is not None}
     for quota, found in read.quotas.items():
         if quota in above:
             continue
-        for key in found.said.hard if found.said is not None else ():
+        for key in found.observed.hard if found.observed is not None else ():
             if account_of(key) is not None:
                 yield quota, key

@@ -29,7 +29,7 @@ from bus.events.budgets import BudgetJudged
 from bus.events.decisions import NoticeSettled
 from bus.kube.crds.keys import CASH, key_text
 from bus.kube.crds.quotas import API_VERSION, KIND
-from bus.notify import Told
+from bus.notify import Delivery
 from bus.transport import Expectation, Transport
 from projections.quota_trees.shape import BUSINESS
 from reactors.budgets import NAME
@@ -51,7 +51,7 @@ _REASONS = {
 
 _log = logging.getLogger(__name__)
 
-Tell = Callable[[Mapping[str, Any]], Awaitable[Told]]
+Tell = Callable[[Mapping[str, Any]], Awaitable[Delivery]]
 
 
 def sentence(fact: BudgetJudged) -> str:
@@ -144,7 +144,7 @@ class BudgetNotices:
                 continue
             if event.time_us >= now_us - FRESH_US and fact.quota in uids:
                 await self._write(record(event, fact, uids[fact.quota], self._instance))
-                reported = Told("", 0)
+                reported = Delivery("", 0)
                 if self._tell is not None:
                     reported = await self._tell(body_of(event, fact))
                 if reported.fault:
@@ -161,7 +161,7 @@ class BudgetNotices:
         except (PermissionDeniedError, RequestRefusedError) as error:
             _log.warning("no Event tells of quota %s: %s", body["regarding"]["name"], error)
 
-    async def _settle(self, id: str, reported: Told) -> None:
+    async def _settle(self, id: str, reported: Delivery) -> None:
         fact = NoticeSettled(
             decision=id, reactor=NAME, result="failed" if reported.fault else "told",
             message=reported.fault, attempts=reported.attempts,

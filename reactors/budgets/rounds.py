@@ -37,7 +37,7 @@ from reactors.budgets.forecasting import Forecasts
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead
 from reactors.budgets.status import status_of
 from reactors.effectors.elastic_status import ElasticStatus
-from reactors.effectors.quota_status import Condition, Status, StatusWriter, Told
+from reactors.effectors.quota_status import Condition, Status, StatusReport, StatusWriter
 from reactors.engine.adapters import QuotaTrees
 from reactors.engine.replica import Replica
 
@@ -118,10 +118,10 @@ class Metering:
         sequence = max((row[0] for row in select(sa.select(checkpoints.c.sequence))), default=0)
         standings = {}
         for name, quota in found.items():
-            if quota.said is None or not quota.said.cash:
+            if quota.observed is None or not quota.observed.cash:
                 continue
-            period = Schedule.of(quota.said.budget).period_at(at_s)
-            for key, hard in quota.said.cash.items():
+            period = Schedule.of(quota.observed.budget).period_at(at_s)
+            for key, hard in quota.observed.cash.items():
                 standings[(name, key)] = forecast(
                     select, self._cluster, name, key, period=period, hard=hard, as_of_s=at_s
                 )
@@ -162,7 +162,7 @@ class Metering:
         denied: set[str] = set()
         for tree in list(self._trees.trees.values()):
             for node in list(tree.nodes.values()):
-                status = self._told(tree, node, read, judged) if node.kind not in denied else None
+                status = self._report(tree, node, read, judged) if node.kind not in denied else None
                 if status is None:
                     continue
                 try:
@@ -178,7 +178,9 @@ class Metering:
                 if outcome.result == "refused":
                     _log.error("the status of quota %r is refused: %s", node.name, outcome.message)
 
-    def _told(self, tree: Tree, node: Node, read: LedgerRead, judged: Evaluated) -> Told | None:
+    def _report(
+        self, tree: Tree, node: Node, read: LedgerRead, judged: Evaluated
+    ) -> StatusReport | None:
         """What its object shall say; None where nothing is written."""
         if node.observed is None:
             return None
@@ -198,7 +200,7 @@ class Metering:
             key: one for (name, key), one in read.standings.items() if name == node.name
         }
         phases = {key: judged[(node.name, key)][0] for key in mine}
-        observed = read.quotas[node.name].said
+        observed = read.quotas[node.name].observed
         status = status_of(
             tree, node, mine, phases, at_s=read.at_s, sequence=read.sequence,
             generation=observed.generation if observed else 0,

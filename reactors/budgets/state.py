@@ -87,7 +87,7 @@ class BudgetState(Part):
 
     def _judged(self, fact: BudgetJudged) -> None:
         place = (fact.quota, fact.key)
-        known = self.said(place)
+        known = self.newest_judgement(place)
         if known is None or fact.at_s >= known.at_s:
             self.judged[place] = fact
             self._taken_away.discard(place)
@@ -97,6 +97,6 @@ class BudgetState(Part):
         self.kept = judged
         self._taken_away = self.judged.keys() - judged.keys()
 
-    def said(self, place: Place) -> BudgetJudged | None:
+    def newest_judgement(self, place: Place) -> BudgetJudged | None:
         """The newest judgement of a budget in the history; None where the budget was taken away since."""
         return None if place in self._taken_away else self.judged.get(place)

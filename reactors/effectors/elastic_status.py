@@ -43,7 +43,7 @@ class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
         group, _, version = API_VERSION.partition("/")
         return f"/apis/{group}/{version}/namespaces/{self.namespace}/elasticquotas/{self.name}"
 
-    def told(self) -> Json:
+    def content(self) -> Json:
         """Two that are equal need one write."""
         figures = self.figures
         values = {
@@ -60,7 +60,7 @@ class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     def writes(self, found: Json) -> list[tuple[str, Json]]:
         """What to apply where, one after the other, to the object as it was found."""
-        values = self.told()
+        values = self.content()
         status = {"used": values["used"]}
         return [
             (self.path, self._body({"annotations": values["annotations"]}) | {"status": status}),

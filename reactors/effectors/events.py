@@ -190,9 +190,9 @@ class Recorder:
                     continue
                 if not self._all.takes("", now_us):
                     return
-                await self._told(key, series, now_us)
+                await self._report(key, series, now_us)
 
-    async def _told(self, key: tuple[str, ...], series: Series, now_us: int) -> None:
+    async def _report(self, key: tuple[str, ...], series: Series, now_us: int) -> None:
         """One write. What will never be taken is counted, and not tried again until the next refusal."""
         count, outcome = series.count, "written"
         try:

@@ -3,7 +3,7 @@
 The status is shown, never read back: every figure comes from the ledger, so a lost write is made good by the next one.
 A status that differs by its moment only is not written, as each write is an event for every watcher of quotas.
 
-``told`` and ``body`` are pure; the writer is the adapter to the object: it spaces writes, tries conflicts again, and says
+``content`` and ``body`` are pure; the writer is the adapter to the object: it spaces writes, tries conflicts again, and says
 what became of each.
 
 Source: Kubernetes API conventions, "Spec and Status".
@@ -75,9 +75,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         """Where the API server serves it."""
         return f"{PATH}/{self.name}"
 
-    def told(self) -> Json:
-        """See :func:`told`."""
-        return told(self)
+    def content(self) -> Json:
+        """See :func:`content`."""
+        return content(self)
 
     def writes(self, found: Json) -> list[tuple[str, Json]]:
         """What to apply where to the object as it was found."""
@@ -85,7 +85,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return [(f"{self.path}/status", body(self, version))]
 
 
-class Told(Protocol):
+class StatusReport(Protocol):
     """A status of a quota of either kind."""
 
     @property
@@ -103,7 +103,7 @@ class Told(Protocol):
         """Where the API server serves it."""
         ...
 
-    def told(self) -> Json:
+    def content(self) -> Json:
         """What it says: two that are equal need one write."""
         ...
 
@@ -134,7 +134,7 @@ class Objects(Protocol):
         ...
 
 
-def told(status: Status) -> Json:
+def content(status: Status) -> Json:
     """What the status says but for its moment: two that are equal need one write."""
     found: Json = {
         "hard": _texts(status.hard),
@@ -169,7 +169,7 @@ def body(status: Status, version: str) -> Json:
         "kind": KIND,
         "metadata": {"name": status.name, "resourceVersion": version},
         "status": {
-            **told(status),
+            **content(status),
             "lastReconcileTime": _stamp(status.moment_s),
             "observedSequence": status.observed_sequence,
         },
@@ -240,13 +240,13 @@ class StatusWriter:
                 "apply deploy/manifests/crds"
             )
 
-    async def write(self, status: Told) -> Outcome:
+    async def write(self, status: StatusReport) -> Outcome:
         """Make the object say ``status``, unless it was made to before.
 
         Raises ClusterUnavailableError when the API server stays away, PermissionDeniedError: the next status is written
         in full.
         """
-        says = status.told()
+        says = status.content()
         if self._written.get(status.uid) == says:
             return Outcome(status.name, "unchanged")
         # Until the outcome is known the object may say the one or the other.
@@ -257,7 +257,7 @@ class StatusWriter:
             self._written[status.uid] = says
         return outcome
 
-    async def _applied(self, status: Told) -> Outcome:
+    async def _applied(self, status: StatusReport) -> Outcome:
         for attempt in range(1, self._attempts + 1):
             await self._spaced()
             try:
@@ -291,7 +291,7 @@ class StatusWriter:
             ) from failure
         raise failure
 
-    async def _apply(self, status: Told, found: Json) -> None:
+    async def _apply(self, status: StatusReport, found: Json) -> None:
         for path, wanted in status.writes(found):
             if found.get("status") == wanted["status"] and path.endswith("/status"):
                 # The object says so already: it has no such subresource, or nothing changed.

@@ -243,7 +243,7 @@ class Journals(Forest):
         is_news = sequence > tree.sequence
         self.enter(tree, fact, sequence, time_us)
         if isinstance(fact, AdmissionDecided) and is_news and fact.request:
-            self._turns[tree.name].said(source, time.monotonic())
+            self._turns[tree.name].appended(source, time.monotonic())
 
     def _wake(self) -> None:
         self._moved.set()

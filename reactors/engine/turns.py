@@ -29,7 +29,7 @@ class Turns:
         """An append of this process took so long: about as long as a turn lasts."""
         self._length = min(LONGEST_SECONDS, (3 * self._length + seconds) / 4)
 
-    def said(self, source: str, now: float) -> None:
+    def appended(self, source: str, now: float) -> None:
         """``source`` appended something."""
         self._seen[source] = now
         self._last = source

@@ -84,18 +84,18 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
 
 def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
     """One look at a job, by what is known of it."""
-    return policy.reconciled(view.jobs[uid].told, view.seen(uid), now_us, view.mode)
+    return policy.reconciled(view.jobs[uid].as_reported, view.seen(uid), now_us, view.mode)
 
 
 def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
     """What a job needs by what is seen of it: also the steps that were decided and not seen yet."""
     seen = msgspec.structs.replace(view.seen(uid), outstanding={})
-    return policy.reconciled(view.jobs[uid].told, seen, now_us, view.mode)
+    return policy.reconciled(view.jobs[uid].as_reported, seen, now_us, view.mode)
 
 
 def _is_news(tracked: TrackedJob, found: Pass) -> bool:
     """Whether a status says more than other counts."""
-    return found.status.conditions != tracked.told.status.conditions
+    return found.status.conditions != tracked.as_reported.status.conditions
 
 
 def next_attempt(view: JobsState, tracked: TrackedJob, slot: Slot) -> tuple[str, int]:
@@ -181,7 +181,7 @@ def _steps(
     if is_quiet:
         return
     # What was decided before is what the status says by now, also where it was not seen yet.
-    if not is_same(found.status, tracked.told.status):
+    if not is_same(found.status, tracked.as_reported.status):
         yield _report(job, target, found, expires_us)
 
 
@@ -302,7 +302,7 @@ def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
                 return "service_seen"
         elif tracked.attempts.get(slot_name(decision), 0) >= decision.attempt:
             return "pod_seen"
-        is_idle = tracked.told.status.is_finished or tracked.job.spec.suspend
+        is_idle = tracked.as_reported.status.is_finished or tracked.job.spec.suspend
         return "job_stopped" if is_idle or tracked.job.is_deleting else ""
     if isinstance(decision, KeepPodGroup):
         return "" if GROUP in tracked.steps else "group_seen"

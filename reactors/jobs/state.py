@@ -63,10 +63,10 @@ from reactors.jobs.steps import (
     job_of,
     job_uid,
     outstanding,
-    said,
     service_key,
     service_step,
     slot_name,
+    statuses,
     step_of,
     text,
     us,
@@ -177,17 +177,15 @@ class JobsState(Part):
     def _status_seen(self, tracked: TrackedJob, old: Status, at_us: int) -> None:
         """Compare what the operator wrote with what was decided."""
         status, report = tracked.job.status, tracked.steps.get(REPORT)
-        reported = report.status if report is not None else None
-        if report is not None and reported is not None:
-            if is_same(reported, status):
+        last = report.status if report is not None else None
+        if report is not None and last is not None:
+            if is_same(last, status):
                 del tracked.steps[REPORT]
-        if said(status) == said(old) or self.mode == "off":
+        if statuses(status) == statuses(old) or self.mode == "off":
             return
         # The pods may show a later step before the object shows an earlier one.
-        on_their_way = (
-            (reported, *report.earlier) if report is not None and reported is not None else ()
-        )
-        if any(said(one) == said(status) for one in on_their_way):
+        on_their_way = (last, *report.earlier) if report is not None and last is not None else ()
+        if any(statuses(one) == statuses(status) for one in on_their_way):
             self._agreed(REPORT)
         else:
             self._differs(tracked, REPORT, text(status.conditions), "unforeseen", at_us)
@@ -297,7 +295,7 @@ class JobsState(Part):
                 what = one.name
                 if one.status is not None:
                     what = text(one.status.conditions)
-                    if said(one.status) == said(tracked.job.status):
+                    if statuses(one.status) == statuses(tracked.job.status):
                         continue
                 self._differs(tracked, one.step, what, "missed", now_us)
 

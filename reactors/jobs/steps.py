@@ -97,7 +97,7 @@ class TrackedJob(msgspec.Struct):
     is_over_limits: bool = False
 
     @property
-    def told(self) -> Job:
+    def as_reported(self) -> Job:
         """The job with the status that was decided last, if that was not seen yet."""
         report = self.steps.get(REPORT)
         if report is None or report.status is None or report.is_missed:
@@ -244,7 +244,7 @@ def outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:
     return found
 
 
-def said(status: Status) -> set[tuple[str, str]]:
+def statuses(status: Status) -> set[tuple[str, str]]:
     """Conditions by type and status. ``Created`` is set by the operator when it hears of a job, not by a pass."""
     return {(one.type, one.status) for one in status.conditions if one.type != "Created"}
 

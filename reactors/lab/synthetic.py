@@ -16,7 +16,7 @@ from reactors.engine.settings import ReactorPolicy
 SOURCE = "lab"
 
 
-def said(fact: Fact, key: str, event: Event, at_us: int | None = None) -> Event:
+def event_at(fact: Fact, key: str, event: Event, at_us: int | None = None) -> Event:
     """``fact`` at the place of ``event``, at its time or another one."""
     time_us = event.time_us if at_us is None else at_us
     made = fact.event(cluster=event.cluster, key=key, id=event.id, source=SOURCE, time_us=time_us)

@@ -136,7 +136,7 @@ class _Walk:
     def end(self) -> Rederived:
         """What was found, when all was read."""
         untrue = self._premises.untrue()
-        asked = [one for one in untrue if one.said and reviews.is_review(one.said)]
+        asked = [one for one in untrue if one.recorded and reviews.is_review(one.recorded)]
         seen = [one for one in untrue if one not in asked]
         return Rederived(
             self._reviews.end(asked), self._observed.end(seen), self.releases.end(),
@@ -212,7 +212,7 @@ class _Premises:
             # The answer to the review of a quota reads its journal alone.
             return
         if basis.read >= event.sequence:
-            # Nobody can have read what was not said yet.
+            # Nobody can have read what was not recorded yet.
             self._untrue.append(Difference(event.id, event.sequence, fact, None))
             return
         heappush(self._waiting, (basis.read, next(self._count), event, fact))

@@ -76,13 +76,13 @@ class Releases:
             if isinstance(fact, AdmissionDecided):
                 self._mapped_only = fact.basis is not None and fact.basis.mapped_only
         reader.view.requires_namespaces = self._mapped_only
-        # Nobody can have read what was not said yet.
+        # Nobody can have read what was not recorded yet.
         reader.reach(min(look.based_on, entries[0][0].sequence - 1))
         elsewhere = self._elsewhere if look.is_beside(self._last) else 0
         differences = _compared(reader.lines, tree, list(entries), look, elsewhere)
         begun = sum(isinstance(fact, AdmissionDecided) for _, fact in entries)
         self._last, self._elsewhere = look, elsewhere + begun
-        self._same += len(entries) - sum(one.said is not None for one in differences)
+        self._same += len(entries) - sum(one.recorded is not None for one in differences)
         self._found += differences
 
     def _reader_at(self, sequence: int) -> Reader:

@@ -8,15 +8,15 @@ from projections.quota_trees.tree import Fact
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A decision that does not follow: what was said at ``sequence`` under ``id``, and what should have been.
+    """A decision that does not follow: what was recorded at ``sequence`` under ``id``, and what should have been.
 
-    ``should`` None: nothing should, on what was to be read there. ``said`` None: nothing was, beside the others of its look;
+    ``should`` None: nothing should, on what was to be read there. ``recorded`` None: nothing was, beside the others of its look;
     ``id`` and ``sequence`` are those of the last of them.
     """
 
     id: str
     sequence: int
-    said: Fact | None
+    recorded: Fact | None
     should: Fact | None
 
 

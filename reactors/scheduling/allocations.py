@@ -27,7 +27,9 @@ class _Allocation(msgspec.Struct, omit_defaults=True):
 
 def allocated(board: Board, parts: Mapping[str, Part], devices: Sequence[int]) -> str:
     """The text for a pod that has ``parts`` on ``devices`` of a node; "" for one that has none."""
-    ids = {(one.type, one.minor): one.id for one in board.said.devices} if board.said else {}
+    ids = (
+        {(one.type, one.minor): one.id for one in board.observed.devices} if board.observed else {}
+    )
     found: dict[str, list[_Allocation]] = {}
     for kind in sorted(parts):
         first, part = FIRST[kind], parts[kind]

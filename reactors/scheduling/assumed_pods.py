@@ -19,7 +19,7 @@ from projections.cluster.volumes import ClaimKey
 from reactors.scheduling.bind_plugins import BindPlugins
 from reactors.scheduling.claims import settled
 from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import CountsCycles, Cycle
+from reactors.scheduling.contract import CountsCycles, Cycle, extends
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.gang_cycles import GangCycles
 from reactors.scheduling.gangs import Gangs
@@ -57,7 +57,7 @@ class AssumedPods:
         #: The gangs of pods that these queues hold or that have nodes.
         self.gangs = self.columns.gangs = Gangs(cluster, lambda pod: bool(self.profile_of(pod)))
         plugins = [one.plugin for profile in profiles for one in profile.plugins]
-        if any(isinstance(one, CountsCycles) and one.counts_cycles for one in plugins):
+        if any(extends(one, CountsCycles) and one.counts_cycles for one in plugins):
             self.gangs.cycles = GangCycles(self.gangs)
         #: None where no profile lets pods use them.
         self.reservations: Reservations | None = None

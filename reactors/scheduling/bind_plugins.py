@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from reactors.scheduling.contract import Bind, Plugin, PostBind, PreBind
+from reactors.scheduling.contract import Bind, Plugin, PostBind, PreBind, extends
 from reactors.scheduling.effectors.bind import DONE, Outcomes, Prepared
 from reactors.scheduling.effectors.bind_cycle import BindCycle
 
@@ -18,9 +18,9 @@ class BindPlugins:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         found = list(plugins)
-        self._pre_binds = [one for one in found if isinstance(one, PreBind)]
-        self._binds = [one for one in found if isinstance(one, Bind)]
-        self._post_binds = [one for one in found if isinstance(one, PostBind)]
+        self._pre_binds = [one for one in found if extends(one, PreBind)]
+        self._binds = [one for one in found if extends(one, Bind)]
+        self._post_binds = [one for one in found if extends(one, PostBind)]
 
     async def pre_bind(self, cycle: BindCycle) -> Prepared:
         """The first answer that is not "done" ends it: those after it are not asked before."""

@@ -26,7 +26,7 @@ from reactors.scheduling.node_columns import (
     CPU,
     MEMORY,
     MOST,
-    MOST_TOLD,
+    MOST_COUNTED,
     SHARE,
     STORAGE,
     Bools,
@@ -263,7 +263,7 @@ class Columns(ClusterColumns):
         if is_new and holds(pod) and (pod.devices or self._requested(pod).has_devices):
             # What the annotation said first counts, also if that was nothing: later words could be meant to free a card.
             cpus = here.cpus if here is not None else None
-            here = self.dealt[pod.uid] = _as_said(pod, cpus)
+            here = self.dealt[pod.uid] = _as_annotated(pod, cpus)
         if here is None:
             return Placed(pod, pod.node)
         return Placed(pod, pod.node, here.cards, here.cpus, here.is_said and bool(here.cards), here.terms)  # fmt: skip
@@ -326,7 +326,7 @@ class Columns(ClusterColumns):
             _tally(self.ports[row], port, sign)
         count, milli, size = request.cards
         if count:
-            kind = SHARE if milli < cards.WHOLE else min(count, MOST_TOLD)
+            kind = SHARE if milli < cards.WHOLE else min(count, MOST_COUNTED)
             self.kinds[row, kind] += sign
             if sign > 0:
                 on = () if placed.is_said else placed.cards
@@ -373,7 +373,7 @@ def _terms_of(pod: Pod, known: Dealt | None, node: str, on: tuple[int, ...]) -> 
     return pod.constraints.devices if pod.constraints is not None else None
 
 
-def _as_said(pod: Pod, cpus: HeldCpus | None) -> Dealt:
+def _as_annotated(pod: Pod, cpus: HeldCpus | None) -> Dealt:
     """What the annotation of a pod says of its devices."""
     on = pod.devices or ()
     return Dealt(pod.node, on, is_said=True, cpus=cpus, terms=_terms_of(pod, None, pod.node, on))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -90,6 +90,18 @@ class Plugin(Protocol):
     name: ClassVar[str]
     #: What it says of a node depends on the pod's key and on that node's row alone; then it is kept until the row changes.
     is_local: ClassVar[bool]
+
+
+P = TypeVar("P", bound=Plugin)
+_EXTENDS: dict[tuple[type, type], bool] = {}
+
+
+def extends(one: Plugin, point: type[P]) -> TypeGuard[P]:
+    """Whether a plugin has an extension point. Each class is asked once: to ask a protocol takes long."""
+    asked = type(one), point
+    if asked not in _EXTENDS:
+        _EXTENDS[asked] = isinstance(one, point)
+    return _EXTENDS[asked]
 
 
 @runtime_checkable

@@ -61,10 +61,10 @@ At = tuple[str, int]
 
 
 class Board(msgspec.Struct, frozen=True):
-    """What a node has when nobody uses it. ``node`` and ``said`` are the rows from which that follows."""
+    """What a node has when nobody uses it. ``node`` and ``observed`` are the rows from which that follows."""
 
     node: Node
-    said: NodeDevices | None
+    observed: NodeDevices | None
     total: dict[str, tuple[Card, ...]]
     #: Groups of its cards that are given together, and whether nothing else will do.
     table: Table | None = None
@@ -129,7 +129,7 @@ def kept(columns: Columns, row: int) -> Kept:
         return known
     node, observed = columns.nodes[row], columns.devices(row)
     board = known.board if known is not None else None
-    if board is None or board.node is not node or board.said is not observed:
+    if board is None or board.node is not node or board.observed is not observed:
         board = board_of(node, observed)
     used, named, claimed = _used(board, columns.placed_on(row))
     whole = {

@@ -51,7 +51,7 @@ def effects(adapters: Adapters) -> Effects:
     notices = PodNotices(adapters.cluster, clock, instance=platform.node())
     binder = Binder(
         adapters.cluster, placements, partial(settle, adapters.transport, clock, replica.cluster),
-        lambda one: told(notices, one),
+        lambda one: announce_bound(notices, one),
     )  # fmt: skip
     statuses = ReservationStatuses(adapters.cluster, clock)
     return Effects(
@@ -158,7 +158,7 @@ class Placements:
         if current is None or current.mode != "on" or scheduler is None:
             return {}
         return {
-            one.pod.uid: (self._told(scheduler, name, one.pod), one.reason)
+            one.pod.uid: (self._subject(scheduler, name, one.pod), one.reason)
             for name, queue in scheduler.queues.items()
             for one in queue
             # A reservation is told in its own status.
@@ -191,7 +191,7 @@ class Placements:
             if bindable_us(volumes, pod, at_us) + CONFIRMED_US <= at_us
         ]
 
-    def _told(self, scheduler: Scheduler, profile: str, pod: Pod) -> Subject:
+    def _subject(self, scheduler: Scheduler, profile: str, pod: Pod) -> Subject:
         nominated = scheduler.nominations.all.get(pod.uid)
         node = nominated.node if nominated is not None and nominated.is_making_room else ""
         return Subject(pod.namespace, pod.name, pod.uid, profile, node)
@@ -212,7 +212,7 @@ def subject(profile: str, namespace: str, name: str, uid: str) -> Subject:
     return Subject(namespace, name, uid, profile)
 
 
-def told(notices: PodNotices, placement: Placement) -> None:
+def announce_bound(notices: PodNotices, placement: Placement) -> None:
     """A pod was bound."""
     one = subject(placement.profile, placement.namespace, placement.name, placement.uid)
     notices.bound(one, placement.node)

@@ -12,7 +12,7 @@ import numpy as np
 
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints
-from reactors.scheduling.contract import Cycle, Filter, Preemption, Refused, Remedy
+from reactors.scheduling.contract import Cycle, Filter, Preemption, Refused, Remedy, extends
 from reactors.scheduling.framework import Choice, Framework
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.refusals import refused_by
@@ -145,6 +145,6 @@ def _changes(
         plugins = [plugin for plugin, mask in masks if mask is not None and mask[row]]
         names = tuple(one.name for one in plugins)
         if names not in found:
-            changes = [one.remedy(cycle, int(row)) for one in plugins if isinstance(one, Remedy)]
+            changes = [one.remedy(cycle, int(row)) for one in plugins if extends(one, Remedy)]
             found[names] = f"{' and '.join(changes)} (node {cycle.columns.names[row]})"
     return list(found.values())

@@ -14,7 +14,7 @@ import numpy as np
 
 from projections.cluster import Pod
 from reactors.scheduling.columns import ALL, Bools, Columns, Ints, Placed
-from reactors.scheduling.contract import Code, Cycle, Filter, Plugin, PreFilter, Refused
+from reactors.scheduling.contract import Code, Cycle, Filter, Plugin, PreFilter, Refused, extends
 from reactors.scheduling.refusals import refused_by
 
 #: Plugins that refuse nodes which somebody closed.
@@ -26,8 +26,8 @@ class Filtering:
 
     def __init__(self, plugins: Sequence[Plugin], columns: Columns) -> None:
         self.columns = columns
-        self.filters = [one for one in plugins if isinstance(one, Filter)]
-        self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
+        self.filters = [one for one in plugins if extends(one, Filter)]
+        self._pre_filters = [one for one in plugins if extends(one, PreFilter)]
 
     def refuses(self, cycle: Cycle, row: int) -> str:
         """Why a node does not take a pod any more; "" = it does. The first reason counts."""

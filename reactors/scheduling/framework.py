@@ -43,6 +43,7 @@ from reactors.scheduling.contract import (
     Spares,
     Sparing,
     Together,
+    extends,
 )
 from reactors.scheduling.filtering import Filtering
 from reactors.scheduling.hints import Hint
@@ -101,33 +102,30 @@ class Framework(Filtering):
         plugins = [one.plugin for one in profile.plugins]
         super().__init__(plugins, columns)
         self._weights = {one.plugin.name: one.weight for one in profile.plugins}
-        self._keys = [one for one in plugins if isinstance(one, Keys)]
-        self._pre_enqueues = [one for one in plugins if isinstance(one, PreEnqueue)]
-        sorts = [one for one in plugins if isinstance(one, QueueSort)]
+        self._keys = [one for one in plugins if extends(one, Keys)]
+        self._pre_enqueues = [one for one in plugins if extends(one, PreEnqueue)]
+        sorts = [one for one in plugins if extends(one, QueueSort)]
         if len(sorts) != 1:
             raise ProfileError(profile=profile.name, sorts=len(sorts))
         self.order = sorts[0].sort_key
         #: Whether a plugin goes by the pods that arrived.
-        self.learns = any(isinstance(one, Learns) and one.learns for one in plugins)
-        self._reserves = [one for one in plugins if isinstance(one, Reserve)]
-        self._permits = [one for one in plugins if isinstance(one, Permit)]
-        self._togethers = [one for one in plugins if isinstance(one, Together)]
-        self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
-        self._spares = [one for one in plugins if isinstance(one, Spares)]
+        self.learns = any(extends(one, Learns) and one.learns for one in plugins)
+        self._reserves = [one for one in plugins if extends(one, Reserve)]
+        self._permits = [one for one in plugins if extends(one, Permit)]
+        self._togethers = [one for one in plugins if extends(one, Together)]
+        self._post_filters = [one for one in plugins if extends(one, PostFilter)]
+        self._spares = [one for one in plugins if extends(one, Spares)]
         #: Whether a plugin reads what admission knows.
-        self.reads_quotas = any(isinstance(one, ReadsQuotas) for one in plugins)
+        self.reads_quotas = any(extends(one, ReadsQuotas) for one in plugins)
         #: Whether a plugin lets pods use reservations.
-        self.reads_reservations = any(isinstance(one, ReadsReservations) for one in plugins)
+        self.reads_reservations = any(extends(one, ReadsReservations) for one in plugins)
         # A score that counts nothing is not asked for.
-        self._scorers = [
-            one for one in plugins if isinstance(one, Score) and self._weights[one.name]
-        ]
-        self._annotates = [one for one in plugins if isinstance(one, Annotates)]
-        self._cards = [one for one in plugins if isinstance(one, Cards)]
-        self._cpus = [one for one in plugins if isinstance(one, Cpus)]
-        # Once: to ask a protocol whether it is fulfilled takes long.
-        self._pre_scores = {one.name: one for one in plugins if isinstance(one, PreScore)}
-        self._normalizes = {one.name: one for one in plugins if isinstance(one, Normalize)}
+        self._scorers = [one for one in plugins if extends(one, Score) and self._weights[one.name]]
+        self._annotates = [one for one in plugins if extends(one, Annotates)]
+        self._cards = [one for one in plugins if extends(one, Cards)]
+        self._cpus = [one for one in plugins if extends(one, Cpus)]
+        self._pre_scores = {one.name: one for one in plugins if extends(one, PreScore)}
+        self._normalizes = {one.name: one for one in plugins if extends(one, Normalize)}
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._codes = RefusalCodes()
 
@@ -142,7 +140,7 @@ class Framework(Filtering):
         found: set[Hint] = set()
         for one in self.filters:
             if one.name in refusing:
-                found.update(one.helped_by if isinstance(one, Helped) else Hint)
+                found.update(one.helped_by if extends(one, Helped) else Hint)
         # Who was refused by nobody had no node to be refused by.
         return frozenset(found or Hint)
 

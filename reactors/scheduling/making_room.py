@@ -99,7 +99,7 @@ class Room:
                 found = self._tried(self._one_by_one) or self._tried(self._all_at_once)
                 price = cost(self._victims()) if found else ()
                 if found and (best is None or price < best[0]):
-                    best = price, self._told()
+                    best = price, self._preemptions()
             finally:
                 self._end()
                 self._columns.domain = None
@@ -272,7 +272,7 @@ class Room:
         """The most important first."""
         return tuple(sorted(self._gone.values(), key=importance))
 
-    def _told(self) -> dict[str, Preemption]:
+    def _preemptions(self) -> dict[str, Preemption]:
         found: dict[str, list[Pod]] = {uid: [] for uid in self._seats}
         on = {seat.node: uid for uid, seat in reversed(self._seats.items())}
         first = next(iter(self._seats))

@@ -33,7 +33,7 @@ MOST = 2**50
 CPU, MEMORY, STORAGE = 0, 1, 2
 BASIC = ("cpu", "memory", "ephemeral-storage")
 #: Column of ``kinds`` for pods with shares, and the most cards of one pod that have a column of their own.
-SHARE, MOST_TOLD = 0, cards.WIDTH
+SHARE, MOST_COUNTED = 0, cards.WIDTH
 #: Resources, labels, texts and sets of taints that may be kept though no node says them any more, of each as many as are
 #: said and these.
 SPARE = 256
@@ -103,7 +103,7 @@ class NodeColumns:
         #: Idle thousandths of all cards of the node.
         self.idle: Ints = np.zeros(count, np.int64)
         #: [nodes x kinds]: its pods with cards, by the number of their cards; pods with a share of a card by themselves.
-        self.kinds: Ints = np.zeros((count, MOST_TOLD + 1), np.int64)
+        self.kinds: Ints = np.zeros((count, MOST_COUNTED + 1), np.int64)
         #: The node's GPU model as in ``texts``.
         self.model: SmallInts = np.zeros(count, np.int32)
         #: Not all taints and labels of the node are known.

@@ -64,11 +64,11 @@ class SchedulingPolicy(ReactorPolicy):
         for one in profiles:
             if one.weights or one.fields:
                 _made(one)
-        if len(_said(profiles, "Coscheduling", "rules", "current", weight=1)) > 1:
+        if len(_values_of(profiles, "Coscheduling", "rules", "current", weight=1)) > 1:
             raise ValueError(
                 "the rules of Coscheduling are the same in all profiles: a gang may have pods of several"
             )
-        if len(_said(profiles, "LoadAware", "measured_by", "koordinator")) > 1:
+        if len(_values_of(profiles, "LoadAware", "measured_by", "koordinator")) > 1:
             raise ValueError(
                 "LoadAware's measured_by is the same in all profiles: a node has one measurement"
             )
@@ -79,7 +79,7 @@ class SchedulingPolicy(ReactorPolicy):
         """What nodes really use, and their devices, are followed where a profile goes by it."""
         named = {name for one in self.profiles for name, weight in one.weights.items() if weight}
         kinds = {kind for plugin, kind in _FOLLOWS.items() if plugin in named}
-        if _FOLLOWS["LoadAware"] in kinds and "metrics-server" in _said(
+        if _FOLLOWS["LoadAware"] in kinds and "metrics-server" in _values_of(
             self.profiles, "LoadAware", "measured_by", ""
         ):
             kinds = kinds - {_FOLLOWS["LoadAware"]} | {NODE_USAGE}
@@ -90,7 +90,7 @@ class SchedulingPolicy(ReactorPolicy):
         return [_made(one) for one in self.profiles]
 
 
-def _said(
+def _values_of(
     profiles: Iterable[SchedulingProfile], plugin: str, field: str, usual: str, weight: int = 0
 ) -> set[str]:
     """What profiles with a plugin say in one of its fields; ``weight``: that of the plugin where a profile names none."""

@@ -48,7 +48,7 @@ class Exchange:
     """One request, from the end of its headers to the end of its answer."""
 
     __slots__ = (
-        "_head", "_is_chunked", "_is_expecting", "_is_told", "_is_whole", "_line", "_moved", "_pieces",
+        "_head", "_is_chunked", "_is_delivered", "_is_expecting", "_is_whole", "_line", "_moved", "_pieces",
         "held", "is_done", "is_gone", "keeps_alive", "scope",
     )  # fmt: skip
 
@@ -63,7 +63,7 @@ class Exchange:
         #: The asker waits to be told to send the body.
         self._is_expecting = is_expecting
         self._pieces: list[bytes] = []
-        self._is_whole = self._is_told = self._is_chunked = False
+        self._is_whole = self._is_delivered = self._is_chunked = False
         #: Of the answer: None before it begins, nothing once it is out.
         self._head: bytes | None = None
         self._moved: asyncio.Event | None = None
@@ -107,7 +107,10 @@ class Exchange:
             self._is_expecting = False
             self._line.write(_CONTINUE)
         while not (
-            self.is_gone or self.is_done or self._pieces or (self._is_whole and not self._is_told)
+            self.is_gone
+            or self.is_done
+            or self._pieces
+            or (self._is_whole and not self._is_delivered)
         ):
             self._line.wants_more()
             if self._moved is None:
@@ -117,7 +120,7 @@ class Exchange:
         if self.is_gone or self.is_done:
             return {"type": "http.disconnect"}
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces, self.held, self._is_told = [], 0, self._is_whole
+        self._pieces, self.held, self._is_delivered = [], 0, self._is_whole
         return {"type": "http.request", "body": body, "more_body": not self._is_whole}
 
     async def send(self, message: Message) -> None:

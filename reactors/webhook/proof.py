@@ -53,9 +53,9 @@ def answer(review: Review) -> Answer | None:
     token = annotations.get(ANNOTATION) if isinstance(annotations, dict) else None
     if not isinstance(token, str) or not _TOKEN.match(token):
         return None
-    return Answer(False, ARRIVED, said(token))
+    return Answer(False, ARRIVED, arrival_text(token))
 
 
-def said(token: str) -> str:
+def arrival_text(token: str) -> str:
     """What the API server's refusal says where the review arrived."""
     return f"the review {token} arrived at Bursar"

@@ -407,7 +407,7 @@ def deny_listed(record, labels):
         annotations={"pod": json.dumps(pod)},
     )
     version = about["resourceVersion"]
-    return records.said(fact, record, key=fact.uid, uid=fact.uid, resource_version=version)
+    return records.event_of(fact, record, key=fact.uid, uid=fact.uid, resource_version=version)
 
 
 async def followed(books, sources, clusters):

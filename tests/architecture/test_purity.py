@@ -57,7 +57,7 @@ def registered():
         ("crds", schema.crds),
         ("key", keys.key_text),
     ]
-    found += [("status.told", quota_status.told), ("status.body", quota_status.body)]
+    found += [("status.content", quota_status.content), ("status.body", quota_status.body)]
     for kind in PROBES:
         found += [(f"{part} of {kind.name}", getattr(kind, part)) for part in ("asks", "reads")]
     for module in (choice, fusion, hub, kubeflow, memory, policy, workspaces):

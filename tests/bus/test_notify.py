@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bus.notify import Told, tell
+from bus.notify import Delivery, tell
 from tests.bus.receiving import OK, receiver, receiving
 
 BODY = {"decision": "d", "name": "nb"}
@@ -17,7 +17,7 @@ async def test_it_is_posted_once_as_json_with_the_token():
         told = await tell(receiver(port, token="t0ken"), BODY)
     ((head, body),) = got
 
-    assert (Told("", 1), BODY) == (told, body)
+    assert (Delivery("", 1), BODY) == (told, body)
     assert head.startswith("POST /hook?key=s3cret HTTP/1.1\r\n")
     assert "authorization: bearer t0ken" in head.lower()
 
@@ -32,7 +32,7 @@ async def test_without_a_token_none_is_sent():
 @pytest.mark.parametrize("status", [500, 503, 429])
 async def test_what_may_heal_is_tried_again(status):
     async with receiving(b"HTTP/1.1 %d No\r\n\r\n" % status, OK) as (port, got):
-        assert Told("", 2) == await tell(receiver(port), BODY)
+        assert Delivery("", 2) == await tell(receiver(port), BODY)
 
     assert 2 == len(got)
 
@@ -40,7 +40,7 @@ async def test_what_may_heal_is_tried_again(status):
 @pytest.mark.parametrize("status", [500, 429])
 async def test_after_three_attempts_it_is_left(status):
     async with receiving(b"HTTP/1.1 %d No\r\n\r\n" % status) as (port, got):
-        assert Told(f"http_{status}", 3) == await tell(receiver(port), BODY)
+        assert Delivery(f"http_{status}", 3) == await tell(receiver(port), BODY)
 
     assert 3 == len(got)
 
@@ -48,7 +48,7 @@ async def test_after_three_attempts_it_is_left(status):
 @pytest.mark.parametrize("status", [400, 401, 404, 410])
 async def test_what_will_not_heal_is_asked_once(status):
     async with receiving(b"HTTP/1.1 %d No\r\n\r\n" % status) as (port, got):
-        assert Told(f"http_{status}", 1) == await tell(receiver(port), BODY)
+        assert Delivery(f"http_{status}", 1) == await tell(receiver(port), BODY)
 
     assert 1 == len(got)
 
@@ -60,7 +60,7 @@ async def test_a_redirect_is_not_followed(status):
         async with receiving(answer) as (port, _):
             told = await tell(receiver(port), BODY)
 
-    assert (Told("redirected", 1), []) == (told, reached)
+    assert (Delivery("redirected", 1), []) == (told, reached)
 
 
 async def never(writer):
@@ -89,7 +89,7 @@ async def test_who_does_not_answer_costs_a_bounded_time(answer):
         began = time.monotonic()
         told = await tell(receiver(port), BODY)
 
-    assert Told("timed_out", 3) == told
+    assert Delivery("timed_out", 3) == told
     assert time.monotonic() - began < 4
 
 
@@ -98,7 +98,7 @@ async def test_all_attempts_together_have_a_deadline():
         began = time.monotonic()
         told = await tell(receiver(port, deadline_seconds=30.0, total_seconds=0.5), BODY)
 
-    assert Told("timed_out", 1) == told
+    assert Delivery("timed_out", 1) == told
     assert time.monotonic() - began < 2
 
 
@@ -111,20 +111,20 @@ async def without_end(writer):
 
 async def test_nothing_of_an_answer_is_read_but_its_status():
     async with receiving(without_end) as (port, _):
-        assert Told("", 1) == await tell(receiver(port), BODY)
+        assert Delivery("", 1) == await tell(receiver(port), BODY)
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])
 async def test_what_is_no_answer_is_no_connection(answer):
     async with receiving(answer) as (port, _):
-        assert Told("no_connection", 3) == await tell(receiver(port), BODY)
+        assert Delivery("no_connection", 3) == await tell(receiver(port), BODY)
 
 
 async def test_nobody_there():
     async with receiving(OK) as (port, _):
         pass
 
-    assert Told("no_connection", 3) == await tell(receiver(port), BODY)
+    assert Delivery("no_connection", 3) == await tell(receiver(port), BODY)
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "ftp://host/", "http://host:99999/"])
@@ -138,7 +138,7 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with receiving(OK) as (port, _):
-        assert Told("", 1) == await tell(receiver(port), BODY)
+        assert Delivery("", 1) == await tell(receiver(port), BODY)
 
 
 async def test_neither_address_nor_token_is_logged_or_shown(caplog):

@@ -201,7 +201,7 @@ async def test_an_answer_takes_no_more_than_it_may_and_the_next_one_is_given(dat
 
 async def test_answers_that_end_together_leave_one_process_for_the_next_question(monkeypatch):
     started, real = [], asyncio.create_subprocess_exec
-    said = """read -r line; echo '{"code":0,"sequence":1,"out":"","told":[]}'"""
+    said = """read -r line; echo '{"code":0,"sequence":1,"out":"","notes":[]}'"""
 
     async def program(*_, **options):
         # No program of its own below: that would keep the pipes of one that was killed.

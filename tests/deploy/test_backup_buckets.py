@@ -18,7 +18,10 @@ from tests.deploy.ledgers import bursar, make_ledger, rows_of
 from tests.projections.engine.archives import fill
 from tests.recording import recorded
 
-pytestmark = pytest.mark.skipif(not build.gateway().is_file(), reason="no store: make controlplane")
+pytestmark = [
+    pytest.mark.skipif(not build.gateway().is_file(), reason="no store: make controlplane"),
+    pytest.mark.long,
+]
 
 WHERE = "s3://backups/clusters/c1"
 

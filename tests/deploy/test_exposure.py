@@ -6,7 +6,7 @@ import pytest
 
 from deploy.errors import SettingsError
 from deploy.runtime import files
-from deploy.settings.admission import AdmissionSettings, told_of
+from deploy.settings.admission import AdmissionSettings, announcement_of
 
 ENFORCE = {"mode": "enforce"}
 CA = {"client_ca": Path("ca.pem")}
@@ -52,7 +52,7 @@ def test_everything_else_may_start(settings):
     ids=lambda value: str(value)[:60],
 )
 def test_the_start_says_the_mode_the_address_and_who_may_ask(settings, words):
-    said = told_of(AdmissionSettings(**settings))
+    said = announcement_of(AdmissionSettings(**settings))
 
     assert words in said
     assert said.startswith(settings["mode"])

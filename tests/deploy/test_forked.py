@@ -20,7 +20,7 @@ def heard(work):
     values = []
 
     async def listen(made):
-        async for value in made.told():
+        async for value in made.results():
             values.append(value)
 
     with child(work) as made:
@@ -85,7 +85,7 @@ async def work(tell):
     await asyncio.sleep(60)
 
 async def listen(made):
-    async for value in made.told():
+    async for value in made.results():
         print(value, flush=True)
 
 with child(work) as made:

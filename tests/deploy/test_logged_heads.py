@@ -17,7 +17,7 @@ from deploy.runtime.anchor_places import below, place_of
 from deploy.runtime.sealing import Anchoring
 from deploy.settings.load import load
 from projections.engine.anchors import LoggedHeads
-from projections.engine.heads import Head, said_by
+from projections.engine.heads import Head, signed_content
 from projections.engine.store import Store, engine
 from tests import rekor
 from tests.deploy.anchored import kept, verified
@@ -158,7 +158,7 @@ def test_a_day_has_one_entry_and_one_that_failed_is_tried_again(log):
 def signed(number):
     key = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)
     head = Head(number, bytes([number]) * 32, b"", key.public_key().public_bytes_raw())
-    return Head(number, head.chain, key.sign(said_by(head)), head.public_key)
+    return Head(number, head.chain, key.sign(signed_content(head)), head.public_key)
 
 
 def test_an_address_whose_answers_anybody_could_give_needs_the_key(monkeypatch):

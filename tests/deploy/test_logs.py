@@ -84,6 +84,7 @@ def test_a_user_of_the_cluster_begins_no_line_and_hides_none():
     assert name in json.loads(line)["message"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["watch", "ledger", "act", "webhook", "api", "hub"])
 def test_every_role_says_in_json_why_it_ends(role, tmp_path):
     ended = process(role, "--data", tmp_path / "data", HOME=str(tmp_path), **JSON)
@@ -94,6 +95,7 @@ def test_every_role_says_in_json_why_it_ends(role, tmp_path):
     assert last["message"].startswith("bursar: ")
 
 
+@pytest.mark.long
 def test_commands_that_end_and_logs_as_text_are_for_people(tmp_path):
     asked = process("status", "--data", tmp_path, HOME=str(tmp_path), **JSON)
     ended = process("ledger", "--data", tmp_path, HOME=str(tmp_path))

@@ -36,7 +36,7 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request, tmp_path):
     found = f"sqlite:///{tmp_path / 'ledger.db'}"
     if request.param == "postgres":

@@ -21,7 +21,10 @@ from tests.cluster import build
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.recording import recorded
 
-pytestmark = pytest.mark.skipif(not build.gateway().is_file(), reason="no store: make controlplane")
+pytestmark = [
+    pytest.mark.skipif(not build.gateway().is_file(), reason="no store: make controlplane"),
+    pytest.mark.long,
+]
 
 WHERE = "s3://backups/segments/c1"
 EVERY, SEGMENTS = 500, 4

@@ -48,7 +48,7 @@ class Collector(http.server.BaseHTTPRequestHandler):
 def collector():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         server.bodies = []
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
         server.shutdown()

@@ -2,7 +2,7 @@
 
 from bus.events.constraints import HeldCpus, NumaShare
 from bus.events.decisions import SchedulingPassed, TriedPod
-from deploy.cli.explaining.placing import told_of
+from deploy.cli.explaining.placing import sentences
 from deploy.queries.scheduling_decisions import Recorded
 from tests import factories as f
 
@@ -15,7 +15,7 @@ def told(cpus):
         profile="bursar", after=1, assumed=0, rules=1, policy="", at_us=0, count=1, nodes=("a",),
         pods=(pod,), cpus={} if cpus is None else {"u": cpus},
     )  # fmt: skip
-    return next(told_of(Recorded(f.said(fact, key="bursar", id="x", at=0), fact, pod, "bound", "", "a")))  # fmt: skip
+    return next(sentences(Recorded(f.said(fact, key="bursar", id="x", at=0), fact, pod, "bound", "", "a")))  # fmt: skip
 
 
 def test_why_says_which_cpus_a_pod_got():

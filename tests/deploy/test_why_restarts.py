@@ -6,7 +6,7 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.events.pods import Owner
-from deploy.cli.explaining.restarts import left, said
+from deploy.cli.explaining.restarts import left, steps_in
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
 
@@ -106,4 +106,4 @@ def test_the_slowest_of_jobs_takes_years():
     "text", ["", "1", "1/", "/1", "2/1", "0/0", "-1/2", "1/2/3", "1e9/2e9", "NaN/1", "٣/٤", "1/2\n", "9" * 300 + "/1", "1 /2"]
 )  # fmt: skip
 def test_steps_that_cannot_be_read_are_none(text):
-    assert said({"bursar.io/steps": text}) is None
+    assert steps_in({"bursar.io/steps": text}) is None

@@ -131,7 +131,7 @@ def test_a_quota_read_back_is_the_quota_that_was_stored():
     found = quotas.codec.row(columns)
 
     assert quotas.codec.columns(found) == tuple(columns)
-    assert (found.said.budget, found.said.weight, found.gone) == (
+    assert (found.observed.budget, found.observed.weight, found.gone) == (
         Budget("Windows", windows=((1, 2),)),
         {"cpu": 1},
         ("9", f.us(100)),

@@ -66,7 +66,7 @@ def declined(status: int, body: bytes, *, request: str, delay_seconds: float) ->
 
     ``request`` is a verb and a resource. ``delay_seconds`` is what the server asked to wait.
     """
-    message, reason = _told(body)
+    message, reason = _status_words(body)
     if status == 401 or (status == 403 and _NO_RIGHT.search(message)):
         return UnknownRightsError(permission=request, status=status, message=message)
     if status == 403:
@@ -86,7 +86,7 @@ def declined(status: int, body: bytes, *, request: str, delay_seconds: float) ->
     )
 
 
-def _told(body: bytes) -> tuple[str, str]:
+def _status_words(body: bytes) -> tuple[str, str]:
     try:
         found = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -41,7 +41,7 @@ MOST_NAMESPACES = 1_024
 #: Explicit windows span at most ten years: amounts times ten years stay inside 64 bits.
 LONGEST_BUDGET_SECONDS = 3_653 * 86_400
 #: Most problems that are told of one object.
-MOST_TOLD = 8
+MOST_PROBLEMS = 8
 
 Amount = Annotated[Quantity, Field(json_schema_extra=rules.of_quantity)]
 Quantities = Annotated[dict[str, Amount], Field(max_length=MOST_KEYS)]
@@ -327,7 +327,7 @@ def understood(name: str, spec: object) -> tuple[QuotaSpec | None, tuple[str, ..
         problems += [f"{_path(one['loc'])}: {one['msg']}"[:400] for one in error.errors()]
     if found is not None and name and found.parent_biz_group == name:
         problems.append("spec.parentBizGroup: a quota cannot be its own parent")
-    return (None if problems else found), tuple(dict.fromkeys(problems))[:MOST_TOLD]
+    return (None if problems else found), tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]
 
 
 def _path(location: tuple[int | str, ...]) -> str:

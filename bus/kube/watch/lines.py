@@ -118,7 +118,7 @@ def refused(record: Record, resource: str, error: MalformedJsonError | Observati
     )
 
 
-def told_apart(events: list[Event], error: DuplicateIdError) -> list[Event]:
+def with_distinct_ids(events: list[Event], error: DuplicateIdError) -> list[Event]:
     """``events`` with a digest of the body in the id that was used for another body before.
 
     A cluster's store that was put back gives versions out again: both contents were observed, so both are said. Raises

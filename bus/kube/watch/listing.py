@@ -95,14 +95,14 @@ class ListReader:
                 if metadata_only:
                     named = [records.version_of(item) for item in page.items]
                 else:
-                    named = await self._said(page.items, received_us, moved)
+                    named = await self._publish_page(page.items, received_us, moved)
                 complete = complete and all(uid for uid, _ in named)
                 versions.update(named)
         if not metadata_only:
             self._observing.end_list()
         return Listing(version, versions if complete and remaining <= 0 else None, moved)
 
-    async def _said(
+    async def _publish_page(
         self, items: list[bytes], received_us: int, moved: list[Event]
     ) -> list[tuple[str, str]]:
         """Say what is new in the objects of a page; what moved to another node is put to ``moved``."""

@@ -37,13 +37,13 @@ class Observing:
         self._state = state
         self._known = known
         self.name = name
-        self.said_by = f"kube/{source.name}"
+        self.published_by = f"kube/{source.name}"
         self._unread: dict[str, str] = {}
         self._unread_count = 0
 
     def record(self, change: str, raw: bytes, received_us: int) -> Record:
         """One record as it was received."""
-        return Record(change, raw, received_us, self.name, self.said_by)
+        return Record(change, raw, received_us, self.name, self.published_by)
 
     def translated(self, record: Record) -> Event:
         """The event of ``record``. Raises what a translation raises."""

@@ -12,7 +12,7 @@ from bus.envelope import Event
 from bus.errors import DuplicateIdError, RetryableError
 from bus.kube.watch.backoff import Backoff
 from bus.kube.watch.contract import ReflectorSettings, ReflectorState
-from bus.kube.watch.lines import told_apart
+from bus.kube.watch.lines import with_distinct_ids
 from bus.transport import Transport
 
 
@@ -54,7 +54,7 @@ class EventPublisher:
                 return
             except DuplicateIdError as error:
                 self._state.reissued += 1
-                part = told_apart(part, error)
+                part = with_distinct_ids(part, error)
             except RetryableError as error:
                 # The same ids again: what was stored without an answer is not stored twice. The error says the
                 # shortest wait, and a duplicate on the way changes what is published: no loop of tenacity does both.

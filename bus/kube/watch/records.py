@@ -198,7 +198,7 @@ def controller(metadata: Metadata) -> Owner | None:
     return None
 
 
-def said(fact: Fact, record: Record, *, key: str, uid: str, resource_version: str) -> Event:
+def event_of(fact: Fact, record: Record, *, key: str, uid: str, resource_version: str) -> Event:
     """``fact`` as the event of ``record``, with the id that two watchers of one object version
     share.
 
@@ -217,7 +217,7 @@ def said(fact: Fact, record: Record, *, key: str, uid: str, resource_version: st
 
 
 def identity(event: Event) -> tuple[str, str]:
-    """The uid and the resourceVersion of the object that an event of :func:`said` is about."""
+    """The uid and the resourceVersion of the object that an event of :func:`event_of` is about."""
     _, uid, version = event.id.split("/")
     return uid, version
 

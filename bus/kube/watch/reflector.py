@@ -217,7 +217,7 @@ class Reflector:
                 resource_version=version,
                 time_us=asked_us,
                 cluster=self._observing.name,
-                source=self._observing.said_by,
+                source=self._observing.published_by,
             )
             await self._saying.publish(parts)
         if newer(self.state.version, version):

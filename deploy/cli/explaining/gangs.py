@@ -17,7 +17,7 @@ from reactors.scheduling.gangs import Gangs
 #: What is said before the name of a gang.
 PREFIX = "gang/"
 #: Pods of a gang that are told of one by one.
-TOLD = 5
+MOST_SHOWN = 5
 
 
 def steps(
@@ -42,7 +42,7 @@ def steps(
             "based_on": sequence, "id": "",
         }  # fmt: skip
         waiting = [uid for uid in gang.pods if uid not in gang.bound and uid not in gang.assumed]
-        yield from pods(select, cluster, waiting[:TOLD], sequence, now_us)
+        yield from pods(select, cluster, waiting[:MOST_SHOWN], sequence, now_us)
 
 
 def _phase(state: ClusterState, gangs: Gangs, key: str) -> Iterator[str]:

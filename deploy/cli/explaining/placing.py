@@ -35,12 +35,12 @@ def decided(
         yield {
             "sequence": one.event.sequence, "time": format_stamp(one.fact.at_us),
             "step": "placed" if one.node else "refused", "about": f"Pod {one.pod.namespace}/{one.pod.name}",
-            "quota": "", "reason": one.outcome, "numbers": "; ".join(told_of(one)),
+            "quota": "", "reason": one.outcome, "numbers": "; ".join(sentences(one)),
             "based_on": one.fact.after, "id": one.event.id,
         }  # fmt: skip
 
 
-def told_of(one: Recorded) -> Iterator[str]:
+def sentences(one: Recorded) -> Iterator[str]:
     """What a pass said of a pod, and what became of that."""
     if one.node:
         cards = f", cards {', '.join(map(device_name, one.pod.cards))}" if one.pod.cards else ""

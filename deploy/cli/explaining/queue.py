@@ -29,7 +29,7 @@ def waited(select: Select, cluster: str, name: str, decided: Iterable[str]) -> d
     path, _, last = name.rpartition("/")
     namespace = path.rpartition("/")[2]
     named = sa.and_(columns.namespace == namespace, columns.name == last)
-    uids = [name, *decided, *_told(select, cluster, name)]
+    uids = [name, *decided, *_sent_back(select, cluster, name)]
     query = sa.select(columns.uid, columns.kind, columns.namespace, columns.name).where(
         columns.cluster == cluster,
         columns.created_us.is_not(None),
@@ -39,7 +39,7 @@ def waited(select: Select, cluster: str, name: str, decided: Iterable[str]) -> d
     return {uid: f"{kind} {place}/{called}" for uid, kind, place, called in select(query)}
 
 
-def _told(select: Select, cluster: str, id: str) -> list[str]:
+def _sent_back(select: Select, cluster: str, id: str) -> list[str]:
     """Whom a decision of a queue told to wait again, by uid."""
     if "/queue/" not in f"/{id}":
         return []

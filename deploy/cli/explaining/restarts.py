@@ -126,12 +126,12 @@ def _reports(select: Select, cluster: str, one: Found) -> Iterator[Report]:
     types = (WorkloadObserved.wire_type,)
     for event, fact in facts(archived(select, cluster, types, key=one.uid)):
         assert isinstance(fact, WorkloadObserved)
-        found = said(fact.annotations)
+        found = steps_in(fact.annotations)
         if found is not None:
             yield (event.time_us, *found)
 
 
-def said(annotations: Mapping[str, str]) -> tuple[int, int] | None:
+def steps_in(annotations: Mapping[str, str]) -> tuple[int, int] | None:
     """The steps that are done, and all of them; None where nothing that can be read is said."""
     found = _STEPS.fullmatch(annotations.get(STEPS, ""))
     if found is None:

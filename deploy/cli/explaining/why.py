@@ -35,7 +35,7 @@ from reactors.admission.decide import UNANSWERED
 _FIELDS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
 
 
-def _told(row: Row) -> Cell | None:
+def _numbers_cell(row: Row) -> Cell | None:
     """The numbers; of an outcome its words."""
     parts = [row["reason"] if " " in row["reason"] else "", row["numbers"]]
     return Cell("; ".join(filter(None, parts)), "words") if any(parts) else None
@@ -48,7 +48,7 @@ _COLUMNS = (
     field("ABOUT", show=lambda text: Cell(text) if text else None, drop=1),
     field("QUOTA", drop=3),
     Column("REASON", lambda row: row["reason"] if " " not in row["reason"] else None),
-    Column("NUMBERS", _told),
+    Column("NUMBERS", _numbers_cell),
     field("BASED ON", wide=True),
     field("DECISION", "id", wide=True),
 )
@@ -101,7 +101,7 @@ def why(
 
         decisions = _decisions(connection, select, cluster, name)
         steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
-        queued = queue.waited(select, cluster, name, {one.said.uid for one in decisions})
+        queued = queue.waited(select, cluster, name, {one.fact.uid for one in decisions})
         now_us = stands.newest_s * SECOND_US
         waited = list(queue.steps(select, cluster, queued, now_us, steps))
         known = {(row["sequence"], row["about"]) for row in waited}
@@ -187,9 +187,9 @@ def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[
     ]
     late = {back.request for _, _, back in releases if back.reason == UNANSWERED}
     for one in decisions:
-        yield _decided(one, is_late=one.said.request in late)
+        yield _decided(one, is_late=one.fact.request in late)
     named = {
-        one.said.uid: f"{one.said.kind} {one.said.namespace}/{one.said.name}" for one in decisions
+        one.fact.uid: f"{one.fact.kind} {one.fact.namespace}/{one.fact.name}" for one in decisions
     }
     yield from _observed(select, cluster, named, first)
     for event, fact, back in releases:
@@ -204,7 +204,7 @@ def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[
 
 def _decided(one: Decision, *, is_late: bool = False) -> dict[str, Any]:
     """A decision. ``is_late``: it was stored after its asker had been refused, and stands for nothing."""
-    decided = one.said
+    decided = one.fact
     asked = f"{decided.operation or 'OBSERVE'}" + (
         f", review {decided.request}" if decided.request else ""
     )

@@ -243,11 +243,11 @@ def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, 
         with looking(place) as store, seldom_collecting():
             tell(rederived(store.select))
 
-    async def all_told(beside: Child) -> list[AllRederived]:
-        return [finding async for finding in beside.told()]
+    async def all_results(beside: Child) -> list[AllRederived]:
+        return [finding async for finding in beside.results()]
 
     async def both(beside: Child) -> tuple[T, AllRederived]:
-        found, (again,) = await asyncio.gather(asyncio.to_thread(checked), all_told(beside))
+        found, (again,) = await asyncio.gather(asyncio.to_thread(checked), all_results(beside))
         return found, again
 
     with child(decide) as beside:

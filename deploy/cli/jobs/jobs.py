@@ -33,7 +33,7 @@ _SHOW = (
     "environment",
 )  # fmt: skip
 #: Of a job of more pods the variables are left out: those of each name all the others.
-MOST_TOLD = 500
+MOST_WITH_VARIABLES = 500
 _GROUP_STEPS = {"create": "create", "update": "change", "keep": "", "delete": "delete"}
 _RESULTS = ("agreed", "missed", "unforeseen")
 _AGREEMENT = ("cluster", "step", *_RESULTS)
@@ -250,7 +250,7 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     slots += [slot for slot in found.creates if slot.name not in planned]
     rows, shown = [], set[str]()
     for slot in slots:
-        plan = pod_plan(job, slot, seen.gang, has_variables=job.total <= MOST_TOLD)
+        plan = pod_plan(job, slot, seen.gang, has_variables=job.total <= MOST_WITH_VARIABLES)
         name = there.get(slot.name) or _next(view, uid, slot)
         shown.add(name)
         step = "create" if slot.name in missing else steps.get(name, "")
@@ -320,7 +320,11 @@ def _left_out(job: Job) -> list[str]:
     if job.is_too_large:
         text = f"the job asks for {job.total:,} pods, more than {MOST_PODS:,}: it gets none"
         return [f"{text}, and only pods that exist are shown"]
-    return [f"variables are left out above {MOST_TOLD:,} pods"] if job.total > MOST_TOLD else []
+    return (
+        [f"variables are left out above {MOST_WITH_VARIABLES:,} pods"]
+        if job.total > MOST_WITH_VARIABLES
+        else []
+    )
 
 
 def _variables(row: Row) -> Cell | None:

@@ -40,7 +40,9 @@ def _open(connection: sa.Connection) -> list[str]:
     """Business quotas that serve every namespace that is mapped to no other: neither they nor those above name or select any."""
     there = quotas.c.vanished == 0, quotas.c.kind == "BizGroupResourceQuota"
     rows = [codec.row(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
-    rules = {(one.cluster, one.name): rule_of(one.said) for one in rows if one.said is not None}
+    rules = {
+        (one.cluster, one.name): rule_of(one.observed) for one in rows if one.observed is not None
+    }
 
     def is_open(cluster: str, name: str) -> bool:
         return bound(name, lambda quota: rules.get((cluster, quota))) is None

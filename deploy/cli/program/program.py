@@ -50,9 +50,9 @@ app = typer.Typer(
 
 def _version(is_asked: bool) -> None:
     if is_asked:
-        from deploy.cli.program.version import told
+        from deploy.cli.program.version import description
 
-        print(told())
+        print(description())
         raise typer.Exit
 
 
@@ -115,14 +115,14 @@ def run_command(arguments: list[str]) -> int:
     except Exception as error:
         if is_debug:
             raise
-        code = _told(error)
+        code = _report(error)
     if code == Exit.PIPE:
         # Nothing may be written any more, also not when Python closes the stream at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
-def _told(error: Exception) -> int:
+def _report(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         # A command that was only named: its help is the message, line by line.
         print(error, file=sys.stderr)

@@ -16,9 +16,9 @@ def register(app: typer.Typer) -> None:
 
 def version(asked: CommandContext) -> None:
     """The version of this program."""
-    print(told())
+    print(description())
 
 
-def told() -> str:
+def description() -> str:
     """Name and version."""
     return f"bursar {metadata.version('bursar')}"

@@ -84,10 +84,10 @@ def _forecast(select: Select, row: dict[str, Any], now_s: int) -> dict[str, Any]
         select, row["cluster"], row["quota"], row["key"],
         left=row["remaining"], end_s=row["end_s"], now_s=now_s,
     )  # fmt: skip
-    return told(found)
+    return fields_of(found)
 
 
-def told(found: Forecast | None) -> dict[str, Any]:
+def fields_of(found: Forecast | None) -> dict[str, Any]:
     """A forecast's fields."""
     return {
         "earliest_at": times.stamp(found.earliest_s) if found else None,

@@ -249,15 +249,15 @@ def credit(
         ref=ref or uuid.uuid4().hex, quota=quota, key=key, amount=amount, reason=reason,
         author=asked.settings.labels.author(author or getpass.getuser()), since_us=since_s * SECOND_US,
     )  # fmt: skip
-    credited_entry = _said(asked, found, entry) if ref else None
+    credited_entry = _entry_of(asked, found, entry) if ref else None
     if credited_entry is None:
         run(credited(asked.settings, found, entry))
-        credited_entry = _said(asked, found, entry)
+        credited_entry = _entry_of(asked, found, entry)
     assert credited_entry is not None
     write([credited_entry], asked.output, title="Credited", one=True)
 
 
-def _said(asked: CommandContext, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:
+def _entry_of(asked: CommandContext, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:
     """The entry of this ``ref`` in the ledger; None for none. Raises typer.BadParameter where it says something else."""
     with reading(asked.place) as connection:
         rows = _entries(connection, None, cluster)

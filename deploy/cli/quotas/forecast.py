@@ -10,7 +10,7 @@ import typer
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
-from deploy.cli.quotas.budget_forecast import told, when
+from deploy.cli.quotas.budget_forecast import fields_of, when
 from deploy.cli.quotas.reading import amount_text, lines
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
@@ -69,7 +69,7 @@ def forecast(
                     limit=usage.hard, now_s=now.get(line.cluster, 0),
                 )  # fmt: skip
                 row = {"quota": line.name, "key": key, "limit": usage.hard, "end_at": None}
-                rows.append(row | told(found) | {"cluster": line.cluster})
+                rows.append(row | fields_of(found) | {"cluster": line.cluster})
     notes = [
         f"nothing is said of a limit whose quota was used for less than {LEAST_DAYS} days",
         *footer(stands.sequence, stands.observed_s),

@@ -187,7 +187,7 @@ def _refusals(queries: QuotaQueries, tree: Tree, node: Node) -> list[Decision]:
 
 
 def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:
-    decided = decision.said
+    decided = decision.fact
     return {
         "time": format_stamp(decision.time_us),
         "workload": f"{decided.kind} {decided.namespace}/{decided.name}",

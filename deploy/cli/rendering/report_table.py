@@ -58,10 +58,10 @@ def print_report(
             Column("WAITING", lambda line: duration(line[1].waiting_s), drop=2, is_figure=True),
             Column("UNKNOWN", lambda line: duration(line[1].unknown_s, YELLOW), is_figure=True),
         ]
-    print_table(columns, list(_said_once(rows)), notes, total=foot, wide=wide)
+    print_table(columns, list(_without_repeats(rows)), notes, total=foot, wide=wide)
 
 
-def _said_once(rows: Sequence[Row]) -> list[Line]:
+def _without_repeats(rows: Sequence[Row]) -> list[Line]:
     """A repeated first group is said once, as in any printed statement."""
     found: list[Line] = []
     previous: Sequence[object] = ()

@@ -114,7 +114,7 @@ def bind(
             scene = read_scene(folder, arrivals)
             for policy in chosen:
                 task = bar.add_task(f"{policy}, seed {arrivals.seed}", total=len(scene.pods))
-                progress = partial(_told, bar, task)
+                progress = partial(_advance, bar, task)
                 results.append(_played(through, scene, policy, progress))
     order: list[str] = list(chosen)
     results.sort(key=lambda one: (order.index(one.policy), one.seed))
@@ -136,7 +136,7 @@ def _played(through: Through, scene: Scene, policy: Name, arrived: Callable[[int
     return run(replayed(scene, policy, arrived))
 
 
-def _told(bar: Progress, task: TaskID, completed: int) -> None:
+def _advance(bar: Progress, task: TaskID, completed: int) -> None:
     bar.update(task, completed=completed)
 
 

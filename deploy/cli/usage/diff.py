@@ -64,7 +64,7 @@ def diff(
         new = _amounts(connection, after.cluster)
         if last < first:
             raise typer.BadParameter("it is before --from", param_hint="--to")
-        decided = _said(connection, first, last)
+        decided = _counted(connection, first, last)
     rows: list[dict[str, Any]] = [
         {
             "what": key[0], "name": key[1], "measure": key[2], "before": old.get(key, 0),
@@ -101,7 +101,7 @@ def _amounts(connection: sa.Connection, cluster: str) -> Amounts:
     return found
 
 
-def _said(connection: sa.Connection, first: int, last: int) -> list[tuple[str, int]]:
+def _counted(connection: sa.Connection, first: int, last: int) -> list[tuple[str, int]]:
     found = Counter[str]()
     for (_, type), number in counts(selecting(connection), after=first, until=last).items():
         found[type] += number

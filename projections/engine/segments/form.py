@@ -67,7 +67,7 @@ class SegmentHead(msgspec.Struct, frozen=True):
     signature: bytes = b""
 
     @property
-    def said(self) -> bytes:
+    def signed_content(self) -> bytes:
         """What is signed."""
         unsigned = msgspec.structs.replace(self, signature=b"")
         return _CONTEXT + hashlib.sha256(encode_head(unsigned)).digest()

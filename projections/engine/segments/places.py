@@ -115,13 +115,13 @@ class BucketPlace:
 
     def put(self, name: str, content: bytes) -> None:
         """Write a whole object."""
-        with self._told(name):
+        with self._translated(name):
             self._bucket.put(name, content)
         self._seen.pop(self._address, None)
 
     def get(self, name: str) -> bytes | None:
         """A whole object; None where there is none."""
-        with self._told(name):
+        with self._translated(name):
             found = self._bucket.get(name, LARGEST)
         if found is not None and len(found) > LARGEST:
             raise DamagedSegmentError("it is larger than any segment")
@@ -147,14 +147,14 @@ class BucketPlace:
         at, is_there, names = self._seen.get(self._address, (-LISTED_SECONDS, False, frozenset()))
         now = time.monotonic()
         if now - at >= LISTED_SECONDS:
-            with self._told(""):
+            with self._translated(""):
                 is_there = self._bucket.exists()
                 names = frozenset(self._bucket.sizes() if is_there else ())
             self._seen[self._address] = now, is_there, names
         return is_there, names
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _translated(self, name: str) -> Iterator[None]:
         try:
             yield
         except ObjectStoreError as error:

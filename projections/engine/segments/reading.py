@@ -54,7 +54,7 @@ class Segment:
 
     def __init__(self, row: tuple[Any, ...], file: str | None) -> None:
         self.last, self.first, self.written = int(row[0]), int(row[1]), str(row[2])
-        self.sha256, self.said, self.trimmed = bytes(row[3]), bytes(row[4]), row[5] == 1
+        self.sha256, self.head_bytes, self.trimmed = bytes(row[3]), bytes(row[4]), row[5] == 1
         #: Whether the ledger says of it what can be said.
         self.is_noted = row[5] in (0, 1)
         self._file = file
@@ -75,7 +75,7 @@ class Segment:
     @cached_property
     def head(self) -> SegmentHead:
         """Its head. Raises DamagedSegmentError."""
-        return read_head(self.said)
+        return read_head(self.head_bytes)
 
     @property
     def is_there(self) -> bool:

@@ -216,7 +216,9 @@ def checked_head(segment: Segment, keys: Collection[bytes]) -> tuple[SegmentHead
     Raises DamagedSegmentError saying what is wrong, and SegmentPlaceError.
     """
     head, packed = parted(segment.bytes())
-    _require(encode_head(head) == segment.said, segment, "its head is another than the ledger's")
+    _require(
+        encode_head(head) == segment.head_bytes, segment, "its head is another than the ledger's"
+    )
     noted_head(segment, keys)
     _require(sha256(packed).digest() == head.content, segment, "its events are not those of its head")  # fmt: skip
     return head, packed

@@ -110,7 +110,7 @@ class CullEffector:
     async def _warn(self, decision: Decision, path: str, found: Json) -> Outcome:
         if annotations_of(found).get(WARNED_BY) == decision.id:
             return "done", ""
-        if not await self._told(decision):
+        if not await self._announced(decision):
             return "refused", "clocks_disagree"
         await self._cluster.merge(path, patch_of(found, warning(decision)))
         return "done", ""
@@ -134,7 +134,7 @@ class CullEffector:
             against = await self._look(decision)
             if against:
                 return "stale", f"{against} at the last look"
-        if not await self._told(decision):
+        if not await self._announced(decision):
             return "refused", "clocks_disagree"
         if not is_begun:
             crashpoint("cull.before_stop")
@@ -177,7 +177,7 @@ class CullEffector:
         await self._cluster.merge(path, scaled(decision, found, is_done=is_done))
         return ("done", "") if is_done else ("stale", "changed meanwhile")
 
-    async def _told(self, decision: Decision) -> bool:
+    async def _announced(self, decision: Decision) -> bool:
         """Tell of it by an Event, and whether the API server's clock agrees with ours."""
         now_us, namespace = self._clock.now_us(), decision.target.namespace
         collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"

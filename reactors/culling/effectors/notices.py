@@ -18,7 +18,7 @@ from bus.clock import SECOND_US, Clock, format_stamp
 from bus.errors import WrongExpectationError
 from bus.events.decisions import Decision, NoticeSettled
 from bus.kube.crds.culling import CULLS_AT, SNOOZED_UNTIL
-from bus.notify import Told
+from bus.notify import Delivery
 from bus.transport import Expectation, Transport
 from reactors.culling.effectors.patches import sentence, warning
 from reactors.culling.state import NAME, CullingState
@@ -30,7 +30,7 @@ AT_ONCE = 16
 
 _log = logging.getLogger(__name__)
 
-Tell = Callable[[Mapping[str, Any]], Awaitable[Told]]
+Tell = Callable[[Mapping[str, Any]], Awaitable[Delivery]]
 
 
 def body_of(decision: Decision) -> dict[str, Any]:
@@ -60,8 +60,8 @@ class Notices:
         self._clock = clock
         self._tell = tell
         #: Told or failed, and not read back from the history yet, by decision.
-        self._made: dict[str, Told] = {}
-        self._said: set[str] = set()
+        self._made: dict[str, Delivery] = {}
+        self._recorded: set[str] = set()
 
     async def run(self) -> None:
         """Round after round, for ever."""
@@ -69,29 +69,29 @@ class Notices:
 
     async def round(self) -> None:
         """Tell of every warning that nobody was told of. Raises RetryableError where that cannot be said to the history."""
-        waiting = self._untold()
+        waiting = self._unreported()
         ids = {decision.id for decision in waiting}
         self._made = {id: reported for id, reported in self._made.items() if id in ids}
-        self._said &= ids
+        self._recorded &= ids
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def one(decision: Decision) -> None:
             async with slots:
                 if decision.id not in self._made:
                     # The calls before it may have taken long.
-                    if not self._is_untold(decision):
+                    if not self._is_unreported(decision):
                         return
                     self._made[decision.id] = await self._tell(body_of(decision))
                 await self._settle(decision, self._made[decision.id])
 
-        await all_of(one(d) for d in waiting if d.id not in self._said)
+        await all_of(one(d) for d in waiting if d.id not in self._recorded)
 
-    def _untold(self) -> list[Decision]:
+    def _unreported(self) -> list[Decision]:
         """Warnings that stand and are not over; none where effects are held."""
         warned = (standing.decision for standing in self._view.warned.values())
-        return [decision for decision in warned if self._is_untold(decision)]
+        return [decision for decision in warned if self._is_unreported(decision)]
 
-    def _is_untold(self, decision: Decision) -> bool:
+    def _is_unreported(self, decision: Decision) -> bool:
         if in_force(self._replica, NAME, self._clock.now_us()) is None or decision.is_shadow:
             return False
         standing = self._view.warned.get(decision.key)
@@ -103,7 +103,7 @@ class Notices:
         assert isinstance(view, CullingState)
         return view
 
-    async def _settle(self, decision: Decision, reported: Told) -> None:
+    async def _settle(self, decision: Decision, reported: Delivery) -> None:
         if reported.fault:
             _log.warning("nobody could be told of %s: %s", decision.id, reported.fault)
         fact = NoticeSettled(
@@ -124,4 +124,4 @@ class Notices:
             await self._transport.publish([event], expect=Expectation(event.subject, 0))
         except WrongExpectationError:
             _log.info("who was told of %s was said by another process", decision.id)
-        self._said.add(decision.id)
+        self._recorded.add(decision.id)

@@ -36,7 +36,7 @@ from reactors.lab.culling.record import Record
 from reactors.lab.pods import Pods
 from reactors.lab.rules import Rule, Sittings
 from reactors.lab.span import PodSpan
-from reactors.lab.synthetic import said
+from reactors.lab.synthetic import event_at
 
 
 class Span(PodSpan):
@@ -112,7 +112,7 @@ class World:
             if tick.time_us < kept.used_until_us:
                 evidence = tuple(msgspec.structs.replace(one, busy=True) for one in evidence)
             fact = NotebookSampled(uid=uid, image=kept.image, evidence=evidence)
-            yield said(fact, uid, tick)
+            yield event_at(fact, uid, tick)
 
     def stop(self, decision: Decision, tick: Event) -> Iterator[Event]:
         """The trial stops a notebook."""
@@ -254,7 +254,7 @@ class World:
             if one.ok is not None
         )
         fact = NotebookSampled(uid=uid, image=self._view.images.get(uid, ""), evidence=evidence)
-        return said(fact, uid, event)
+        return event_at(fact, uid, event)
 
     def _over_on_record(self, uid: str, at_us: int) -> None:
         span = self._stopped.pop(uid, None)
@@ -292,7 +292,7 @@ class World:
 
 def _as(fact: Fact, event: Event, **changed: Any) -> Event:
     """``event`` with another body."""
-    return said(msgspec.structs.replace(fact, **changed), event.key, event)
+    return event_at(msgspec.structs.replace(fact, **changed), event.key, event)
 
 
 def _gone(pod: Pod, event: Event) -> Event:
@@ -300,7 +300,7 @@ def _gone(pod: Pod, event: Event) -> Event:
     fact = PodVanished(
         uid=pod.uid, namespace=pod.namespace, name=pod.name, resource_version=pod.version
     )
-    return said(fact, pod.uid, event)
+    return event_at(fact, pod.uid, event)
 
 
 def _active_us(

@@ -31,7 +31,7 @@ from reactors.evictions.settings import EvictionPolicy
 from reactors.evictions.state import PREEMPTED, EvictionState
 from reactors.lab.evictions.kept import KeptPods, Span
 from reactors.lab.pods import Earlier, Pods
-from reactors.lab.synthetic import govern, restore, said
+from reactors.lab.synthetic import event_at, govern, restore
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class EvictionTrial:
         if not missing:
             return event
         uids = tuple(sorted(present | missing))
-        return said(msgspec.structs.replace(fact, uids=uids), event.key, event)
+        return event_at(msgspec.structs.replace(fact, uids=uids), event.key, event)
 
     def _pod(self, fact: PodState, event: Event) -> Iterator[Event]:
         uid, at_us = fact.uid, event.time_us
@@ -256,6 +256,6 @@ def _gone(event: Event) -> Callable[[Pod], Event]:
         fact = PodVanished(
             uid=pod.uid, namespace=pod.namespace, name=pod.name, resource_version=f"{pod.version}~"
         )
-        return said(fact, pod.uid, event)
+        return event_at(fact, pod.uid, event)
 
     return gone

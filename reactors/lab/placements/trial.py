@@ -31,7 +31,7 @@ from projections.cluster.rows import Node
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.lab.placements.lives import Lives
 from reactors.lab.placements.world import RULES, PlacementRule, Stay, World, differing
-from reactors.lab.synthetic import govern, said, saved
+from reactors.lab.synthetic import event_at, govern, saved
 from reactors.scheduling import NAME
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
@@ -176,7 +176,7 @@ class Trial:
             else:
                 self._see(self._world.place(one.uid, one.node, at))
         if failed:
-            self._replica.apply(said(BindSettled(failed=tuple(failed)), at.key, at))
+            self._replica.apply(event_at(BindSettled(failed=tuple(failed)), at.key, at))
 
     def _evict(self, at: Event) -> None:
         """Whoever has to go for a more important pod goes."""
@@ -187,7 +187,7 @@ class Trial:
             event = decision_event(decision, at.cluster)
             self._replica.apply(msgspec.structs.replace(event, sequence=at.sequence))
             settled = EffectSettled(decision=decision.id, reactor=NAME, result="done")
-            self._replica.apply(said(settled, decision.id, at))
+            self._replica.apply(event_at(settled, decision.id, at))
             self._see(self._world.lose(decision.key, at, is_evicted=True))
 
 

@@ -24,7 +24,7 @@ from bus.events.vocabulary import Fact
 from projections.cluster import covers
 from projections.cluster.rows import ENDED
 from reactors.lab.placements.lives import DAEMON_SET, Life, Lives
-from reactors.lab.synthetic import said
+from reactors.lab.synthetic import event_at
 
 PlacementRule = Literal["likely", "as_long", "gave_up"]
 #: The first says what is likely.
@@ -117,7 +117,7 @@ class World:
             resource_version=f"{fact.resource_version}~",
         )  # fmt: skip
         self._placed[uid] = bound
-        yield said(bound, uid, event, at_us)
+        yield event_at(bound, uid, event, at_us)
 
     def end_next(self, event: Event) -> Iterator[Event]:
         """The next pod that ends under trial ends. ``event``: the newest one that was taken."""
@@ -142,7 +142,7 @@ class World:
             node=None, scheduled=None, phase="Pending",
         )  # fmt: skip
         self._waiting[again] = made
-        yield said(made, again, event, event.time_us)
+        yield event_at(made, again, event, event.time_us)
 
     def lose_node(self, node: str, event: Event) -> Iterator[Event]:
         """A node is gone, and with it the pods that have it under trial."""
@@ -167,7 +167,7 @@ class World:
             changed["resource_version"] = f"{fact.resource_version}~"
         if changed or not isinstance(fact, PodObserved):
             fact = msgspec.structs.replace(fact, **changed)
-            event = said(fact, fact.uid, event, event.time_us)
+            event = event_at(fact, fact.uid, event, event.time_us)
         assert isinstance(fact, PodObserved)
         self._waiting[fact.uid] = fact
         return event
@@ -217,12 +217,12 @@ class World:
         gone = PodVanished(
             uid=uid, namespace=fact.namespace, name=fact.name, resource_version=f"{fact.resource_version}~"
         )  # fmt: skip
-        yield said(gone, uid, event, at_us)
+        yield event_at(gone, uid, event, at_us)
 
     def _listed(self, fact: PodsListed, event: Event) -> Event:
         here = {uid for uid in (*self._waiting, *self._placed) if covers(fact, uid)}
         uids = {uid for uid in fact.uids if uid not in self._here} | here
-        return said(msgspec.structs.replace(fact, uids=tuple(sorted(uids))), event.key, event, event.time_us)  # fmt: skip
+        return event_at(msgspec.structs.replace(fact, uids=tuple(sorted(uids))), event.key, event, event.time_us)  # fmt: skip
 
 
 def _stamp(us: int) -> str | None:

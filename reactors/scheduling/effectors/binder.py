@@ -48,7 +48,7 @@ REFUSED_SECONDS = 20.0
 #: Why a pod is not bound that every Bind plugin leaves to another.
 NOBODY = "no plugin of its profile binds this pod"
 #: Most placements that are said in one event not to be bound.
-MOST_SAID = 200
+MOST_REFUSALS = 200
 
 _log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class Binder:
     async def _try(self, plugins: BindPlugins, cycle: BindCycle) -> None:
         """Bind a pod by the plugins of its profile, as far as it may be and can be now."""
         loop, placement = asyncio.get_running_loop(), cycle.placement
-        why = self._outstanding.overtaken(placement) or self._said_against(placement)
+        why = self._outstanding.overtaken(placement) or self._refusal_of(placement)
         position = self._outstanding.position
         prepared = Prepared(why=why) if why else await plugins.pre_bind(cycle)
         if prepared == DONE and self._outstanding.position != position:
@@ -269,7 +269,7 @@ class Binder:
         if uid in self._again_at:
             self.failures[uid] = words[:LONGEST]
 
-    def _said_against(self, placement: Placement) -> str:
+    def _refusal_of(self, placement: Placement) -> str:
         refused, message = self._against.get(placement.uid, ("", ""))
         return message if refused == placement.decision else ""
 
@@ -312,7 +312,7 @@ class Binder:
         if not self._says_now:
             return
         crashpoint("bind.before_settle")
-        refused = self._refused[:MOST_SAID]
+        refused = self._refused[:MOST_REFUSALS]
         try:
             await self._say(refused)
         except RetryableError as error:

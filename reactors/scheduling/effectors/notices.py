@@ -78,7 +78,7 @@ class Subject(msgspec.Struct, frozen=True):
     nominated: str = ""
 
 
-class _Told(msgspec.Struct):
+class _Shown(msgspec.Struct):
     """What a pod was told last, and from when on it may be told again. ``tried``: the nominated node of the last attempt."""
 
     message: str = ""
@@ -176,7 +176,7 @@ class PodNotices:
         self._clock = clock
         self._instance = instance
         self._due: dict[str, tuple[Subject, str]] = {}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _Shown] = {}
         self._bound: deque[tuple[Subject, str]] = deque()
         self._all = Buckets(ALL)
 
@@ -201,18 +201,18 @@ class PodNotices:
         """Write what is due and within the rate; the rest waits. Raises ClusterUnavailableError."""
         for uid, (subject, message) in list(self._due.items()):
             now_us = self._clock.now_us()
-            shown = self._told.get(uid) or _Told()
+            shown = self._told.get(uid) or _Shown()
             if now_us < shown.after_us and shown.tried == subject.nominated:
                 continue
             if not self._all.takes("", now_us):
                 return
             again_us = await self._tried(self._waiting(subject, message))
             if again_us:
-                self._told[uid] = _Told(
+                self._told[uid] = _Shown(
                     shown.message, now_us + again_us, shown.nominated, subject.nominated
                 )
             else:
-                self._told[uid] = _Told(
+                self._told[uid] = _Shown(
                     message, now_us + APART_US, subject.nominated, subject.nominated
                 )
                 self._due.pop(uid, None)

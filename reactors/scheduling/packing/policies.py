@@ -12,7 +12,7 @@ import numpy as np
 
 from reactors.scheduling.cards import WHOLE
 from reactors.scheduling.columns import CPU, Columns, Ints
-from reactors.scheduling.node_columns import MOST_TOLD, SHARE
+from reactors.scheduling.node_columns import MOST_COUNTED, SHARE
 from reactors.scheduling.packing.fragmentation import Fragmentation, levels, trial
 from reactors.scheduling.pod_shapes import Shape
 
@@ -94,7 +94,7 @@ class GpuClustering(Simple):
         if not shape.cards:
             return np.zeros(rows.size, np.int64)
         kinds = self.columns.kinds[rows]
-        same = kinds[:, SHARE if shape.is_share else min(shape.cards, MOST_TOLD)] > 0
+        same = kinds[:, SHARE if shape.is_share else min(shape.cards, MOST_COUNTED)] > 0
         several = (kinds > 0).sum(axis=1) > 1
         empty = kinds.sum(axis=1) == 0
         base = np.select((same & ~several, same, empty), (75, 50, 25), 0)

@@ -121,12 +121,12 @@ async def test_a_request_between_two_looks_is_activity_at_the_second(sidecar):
     found, front = sidecar
     known, _ = memory.remember(memory.Known(), [await look(found)], 0)
     known, _ = memory.remember(known, [await look(found)], 300 * SECOND)
-    quiet = known.said[0].active_us
+    quiet = known.published[0].active_us
     await fetch(Target("127.0.0.1", front, "/"), LOCAL)
 
     known, _ = memory.remember(known, [await look(found)], 600 * SECOND)
 
-    assert (None, 600 * SECOND) == (quiet, known.said[0].active_us)
+    assert (None, 600 * SECOND) == (quiet, known.published[0].active_us)
 
 
 async def test_a_sidecar_that_is_away_is_unreachable(sidecar):

@@ -9,7 +9,7 @@ from bus.events.budgets import BudgetJudged
 from bus.events.decisions import NoticeSettled
 from bus.events.vocabulary import read
 from bus.memory import MemoryTransport
-from bus.notify import Told
+from bus.notify import Delivery
 from projections.budgets import BudgetStatus, Exhaustion, Period, Spend
 from projections.cluster import ClusterState
 from projections.quota_trees.forest import QuotaTrees
@@ -18,7 +18,7 @@ from projections.quota_trees.tree import Tree
 from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
 from reactors.budgets.state import FRESH_US, BudgetState
 from reactors.budgets.status import status_of
-from reactors.effectors.quota_status import told
+from reactors.effectors.quota_status import content
 from tests.reactors.cluster import START_US
 from tests.scenario import Clock, History
 
@@ -46,7 +46,7 @@ class Outside:
 
     async def __call__(self, body):
         self.got.append(body)
-        return Told(self.fault, 1)
+        return Delivery(self.fault, 1)
 
 
 def judged(phase="Exhausted", at_s=START_S, **fields):
@@ -153,7 +153,7 @@ def test_budgets_stand_in_hard_and_used_and_a_spent_one_says_since_when():
         Tree("biz/team"), node, {"limits.cpu": standing}, phases,
         at_s=START_S + 900, sequence=7, generation=1,
     )  # fmt: skip
-    said = told(status)
+    said = content(status)
 
     assert said["hard"] == {"cash/limits.cpu": "11", "limits.cpu": "4"}
     assert said["used"] == {"cash/limits.cpu": "11", "limits.cpu": "0"}

@@ -8,7 +8,7 @@ import pytest
 from bus.errors import BusUnavailableError
 from bus.events.decisions import NoticeSettled, Warn
 from bus.events.policies import PauseChanged
-from bus.notify import Told, tell
+from bus.notify import Delivery, tell
 from reactors.culling.effectors import Notices
 from reactors.culling.effectors.notices import AT_ONCE
 from reactors.culling.reactor import reactor
@@ -27,7 +27,7 @@ class Outside:
 
     async def __call__(self, body):
         self.got.append(body)
-        return Told(self.fault, 3 if self.fault else 1)
+        return Delivery(self.fault, 3 if self.fault else 1)
 
 
 async def warned(count=1, mode="on"):
@@ -98,7 +98,7 @@ async def test_a_call_that_hangs_delays_neither_other_warnings_nor_the_stop():
 
     async def outside(body):
         await hangs.wait()
-        return Told("timed_out", 3)
+        return Delivery("timed_out", 3)
 
     telling = asyncio.create_task(notices(at, outside).round())
     await asyncio.sleep(0)
@@ -157,7 +157,7 @@ async def test_a_round_that_cannot_record_one_call_does_not_leave_the_others_beh
         got.append(body["decision"])
         if body["decision"] == slow:
             await hangs.wait()
-        return Told("", 1)
+        return Delivery("", 1)
 
     class Away:
         fails = True
@@ -218,7 +218,7 @@ async def test_what_waits_for_a_slow_call_is_not_told_of_any_more(change):
     async def outside(body):
         got.append(body["decision"])
         await hangs.wait()
-        return Told("", 1)
+        return Delivery("", 1)
 
     telling = asyncio.create_task(notices(at, outside).round())
     await asyncio.sleep(0.01)

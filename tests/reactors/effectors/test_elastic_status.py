@@ -50,7 +50,7 @@ class Server:
 
 
 def test_amounts_are_said_as_koordinator_says_them():
-    told = status().told()
+    told = status().content()
 
     assert told["used"] == {"cpu": "1500m", "memory": "1Gi"}
     assert told["annotations"] == {

@@ -14,7 +14,7 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.kube.crds.quotas import PATH, QuotaStatus
-from reactors.effectors.quota_status import Condition, Outcome, Status, StatusWriter, body, told
+from reactors.effectors.quota_status import Condition, Outcome, Status, StatusWriter, body, content
 
 
 def status(**fields):
@@ -68,7 +68,7 @@ def writer(objects, **options):
 
 
 def test_a_status_says_amounts_as_people_write_them():
-    assert told(FULL) == {
+    assert content(FULL) == {
         "hard": {"limits.cpu": "10", "limits.cpu.A4": "4", "requests.memory": "64Gi"},
         "used": {"limits.cpu": "1500m"},
         "selfUsed": {"limits.cpu": "500m"},
@@ -109,20 +109,20 @@ def test_a_status_is_what_the_schema_has():
 
 
 def test_without_a_forecast_an_older_kind_of_the_object_takes_the_status():
-    assert "forecast" not in told(status())
+    assert "forecast" not in content(status())
 
 
 def test_columns_show_three_keys_and_count_the_others():
     hard = {f"limits.cpu.{letter}": 1_000 for letter in "ABCDE"}
 
-    assert told(status(hard=hard))["shown"]["hard"] == (
+    assert content(status(hard=hard))["shown"]["hard"] == (
         "limits.cpu.A: 1, limits.cpu.B: 1, limits.cpu.C: 1 +2"
     )
 
 
 @pytest.mark.parametrize("second", [None, 10**12])
 def test_a_budget_that_lasts_for_ever_has_no_end(second):
-    assert told(status(exhausts_s=second))["exhaustsAt"] == ""
+    assert content(status(exhausts_s=second))["exhaustsAt"] == ""
 
 
 async def test_a_status_is_written_once_while_only_its_moment_changes():

@@ -8,7 +8,7 @@ from reactors.engine.turns import LONGEST_SECONDS, REMEMBERED_SECONDS, Turns
 def told(*sources, now=100.0):
     turns = Turns()
     for place, source in enumerate(sources):
-        turns.said(source, now - 0.001 * (len(sources) - place))
+        turns.appended(source, now - 0.001 * (len(sources) - place))
     return turns
 
 

@@ -62,7 +62,9 @@ async def test_a_job_whose_pods_cannot_be_named_is_let_alone(body, reason, mode)
     made = {one.target.name for one in world.decisions(CreateReplica)}
     assert made == {"train"}
     policy = world.runner.replica.policies.of("jobs").policy
-    assert policy.reconciled(state.jobs[uid].told, state.seen(uid), 0, mode).skipped == reason
+    assert (
+        policy.reconciled(state.jobs[uid].as_reported, state.seen(uid), 0, mode).skipped == reason
+    )
 
 
 TEMPLATES = {

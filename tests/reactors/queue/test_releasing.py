@@ -431,7 +431,7 @@ async def test_a_release_out_of_turn_is_found(cluster):
     # Reviews that came after it do not follow from it.
     cluster.transport.events = written
 
-    assert (sequence, "b", "a") == (found.sequence, found.said.name, found.should.name)
+    assert (sequence, "b", "a") == (found.sequence, found.recorded.name, found.should.name)
 
 
 async def test_a_release_that_names_nothing_it_was_based_on_is_found(cluster):
@@ -462,7 +462,7 @@ async def test_a_release_that_should_stand_beside_others_and_does_not_is_found(c
     sequence = tampered(cluster, [(body[cut:], body[cut:].replace(b'"released"', b'"fits"'))])
     (found,) = differences_of(cluster)
 
-    assert (sequence, None, "b") == (found.sequence, found.said, found.should.name)
+    assert (sequence, None, "b") == (found.sequence, found.recorded, found.should.name)
 
 
 async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster):

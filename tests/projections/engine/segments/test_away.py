@@ -75,7 +75,7 @@ def test_only_what_is_trimmed_is_missed_where_the_folder_is_elsewhere(tmp_path, 
 def test_a_head_that_is_forged_is_found_where_the_folder_is_elsewhere(tmp_path):
     made(tmp_path, trimmed=0)
     store = opened(tmp_path)
-    said = sealed(store.select)[1].said.replace(b'"newest_us":', b'"newest_us":1')
+    said = sealed(store.select)[1].head_bytes.replace(b'"newest_us":', b'"newest_us":1')
     with store.engine.begin() as connection:
         connection.execute(segments.update().where(segments.c.first == 61).values(head=said))
     store.close()
