@@ -39,7 +39,7 @@ lint: $(VENV)/.installed ## Format, rules, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.installed ## The tests that start no server and no process of the program: a minute
+unit: $(VENV)/.installed ## The tests that start no server and no process of the program: minutes
 	@$(PARALLEL) -n $(UNIT_JOBS) -m '$(SERVERLESS)'
 
 controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for the tests, once
