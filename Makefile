@@ -68,7 +68,7 @@ docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md, the CRDs and 
 
 sbom: $(VENV)/.installed ## Write dist/bursar.spdx.json: every package that is installed with Bursar, its licence, its hashes
 	@mkdir -p dist
-	@$(BIN)/python image/sbom.py uv.lock > dist/bursar.spdx.json
+	@$(BIN)/python deploy/image/sbom.py uv.lock > dist/bursar.spdx.json
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

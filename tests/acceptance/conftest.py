@@ -1,4 +1,4 @@
-"""The image of `image/Containerfile`, built once for the tests that run pods of it."""
+"""The image of `deploy/image/Containerfile`, built once for the tests that run pods of it."""
 
 import pytest
 

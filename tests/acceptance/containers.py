@@ -42,7 +42,7 @@ def missing():
 class Image:
     """What the steps of a Containerfile made: the last stage's folders, its environment, its user and its command."""
 
-    def __init__(self, folder, containerfile=ROOT / "image" / "Containerfile"):
+    def __init__(self, folder, containerfile=ROOT / "deploy" / "image" / "Containerfile"):
         self.folder, self.steps = folder, list(steps(containerfile.read_text()))
         self.environment, self.user, self.command, self.copied = {}, "", [], set()
 

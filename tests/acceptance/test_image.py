@@ -1,4 +1,4 @@
-"""The image of `image/Containerfile`: its steps, run without a registry, make a root from which a pod of our manifests runs.
+"""The image of `deploy/image/Containerfile`: its steps, run without a registry, make a root from which a pod of our manifests runs.
 
 As user 10001, without capabilities, on a read-only root, on a volume of another user.
 """

@@ -7,7 +7,7 @@ import ast
 
 import pytest
 
-from tests.architecture.product import PACKAGES, files, imports, module_name, nodes
+from tests.architecture.product import PACKAGES, ROOT, files, imports, module_name, nodes
 
 #: Module → the only places of the product that may import it.
 ADAPTERS = {
@@ -38,6 +38,13 @@ def importers(name):
         for path in files(*PACKAGES)
         if any(found == name or found.startswith(f"{name}.") for found in imports(path))
     }
+
+
+def test_sources_stand_in_the_packages_and_the_tests_alone():
+    beside = {path for path in ROOT.glob("*/") if not path.name.startswith(".")}
+    found = {path.name for path in beside if next(path.rglob("*.py"), None)}
+
+    assert {*PACKAGES, "tests"} == found
 
 
 @pytest.mark.parametrize(("name", "adapters"), ADAPTERS.items(), ids=list(ADAPTERS))

@@ -46,7 +46,7 @@ def test_every_package_that_is_not_permissive_is_named_in_the_notice():
 
 def test_the_list_of_what_is_installed_has_all_of_it_and_its_licences():
     """`make sbom`; what is not permissive is called so there, too."""
-    made = runpy.run_path(str(NOTICE.parent / "image" / "sbom.py"))["document"]
+    made = runpy.run_path(str(NOTICE.parent / "deploy" / "image" / "sbom.py"))["document"]
     told = {one["name"]: one for one in made(NOTICE.parent / "uv.lock")["packages"]}
     # Extras of what is needed are in the lock, and here where the package is.
     found = {re.sub("[-_.]+", "-", name).lower() for name in installed("bursar", ("s3",))}

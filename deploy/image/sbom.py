@@ -1,20 +1,22 @@
-"""Prints what is installed with Bursar as an SPDX 2.3 document: python image/sbom.py uv.lock > bursar.spdx.json
+"""Prints what is installed with Bursar as an SPDX 2.3 document: python deploy/image/sbom.py uv.lock [SECOND] > bursar.spdx.json
 
 Versions, addresses and hashes are those of uv.lock; what is listed is what Bursar needs at run time, directly or not, and this
-environment has. Licences are those that the packages state. The same lock and environment give the same document.
+environment has. Licences are those that the packages state. The same lock, environment and SECOND of the epoch, at which it
+says that it was made, give the same document.
 
 Source: SPDX Specification 2.3, "Package information"; Core metadata, "License-Expression".
 """
 
 import hashlib
 import json
-import os
 import re
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 #: Licences as packages without a License-Expression name them, in a field or a classifier.
 NAMED = {
@@ -27,9 +29,10 @@ NAMED = {
 }  # fmt: skip
 
 
-def needed(packages, name, extras=()):
+def needed(packages: Mapping[str, Any], name: str, extras: Sequence[str] = ()) -> set[str]:
     """Names of what a package needs at run time, itself included, whatever the platform."""
-    found, left = set(), [(name, tuple(extras))]
+    found: set[str] = set()
+    left = [(name, tuple(extras))]
     while left:
         name, extras = left.pop()
         one = packages[name]
@@ -47,23 +50,23 @@ def needed(packages, name, extras=()):
     return found
 
 
-def licence(stated):
+def licence(stated: metadata.PackageMetadata) -> str:
     """The SPDX expression that a package states."""
-    if expression := stated.get("License-Expression"):
-        return expression
+    if "License-Expression" in stated:
+        return stated["License-Expression"]
     classified = [
         c.split(" :: ")[-1] for c in stated.get_all("Classifier") or () if c.startswith("License")
     ]
-    for one in [stated.get("License") or "", *classified]:
+    for one in [*(stated.get_all("License") or ()), *classified]:
         if one.strip() in NAMED:
             return NAMED[one.strip()]
     return "NOASSERTION"
 
 
-def described(one, version):
+def described(one: Mapping[str, Any], version: str) -> dict[str, Any]:
     """A package of the lock, as SPDX has it."""
     name = one["name"]
-    found = {
+    found: dict[str, Any] = {
         "SPDXID": "SPDXRef-" + re.sub("[^A-Za-z0-9.-]", "-", name),
         "name": name,
         "versionInfo": version,
@@ -83,11 +86,11 @@ def described(one, version):
     return found
 
 
-def document(lock):
-    """The whole document."""
+def document(lock: Path, made_s: int = 0) -> dict[str, Any]:
+    """The whole document, made at a second of the epoch."""
     raw = lock.read_bytes()
     here = {re.sub("[-_.]+", "-", d.name).lower(): d.version for d in metadata.distributions()}
-    packages = {}
+    packages: dict[str, Any] = {}
     for one in tomllib.loads(raw.decode())["package"]:
         # A lock for several Pythons has several versions of a package.
         if one["name"] not in packages or one.get("version") == here.get(one["name"]):
@@ -99,7 +102,7 @@ def document(lock):
         raise SystemExit(f"not as in {lock}: {', '.join(wrong)}")
     described_all = [described(packages[name], here[name]) for name in names]
     ids = {one["name"]: one["SPDXID"] for one in described_all}
-    made = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), UTC)
+    made = datetime.fromtimestamp(made_s, UTC)
     digest = hashlib.sha256(raw + json.dumps(described_all).encode()).hexdigest()[:32]
     relations = [
         {
@@ -118,7 +121,7 @@ def document(lock):
         "documentNamespace": f"https://spdx.org/spdxdocs/bursar-{here['bursar']}-{digest}",
         "creationInfo": {
             "created": f"{made:%Y-%m-%dT%H:%M:%SZ}",
-            "creators": ["Tool: bursar image/sbom.py"],
+            "creators": ["Tool: bursar deploy/image/sbom.py"],
         },
         "documentDescribes": [ids["bursar"]],
         "packages": described_all,
@@ -127,4 +130,4 @@ def document(lock):
 
 
 if __name__ == "__main__":
-    print(json.dumps(document(Path(sys.argv[1])), indent=1))
+    print(json.dumps(document(Path(sys.argv[1]), *map(int, sys.argv[2:])), indent=1))
