@@ -17,7 +17,7 @@ from tests.simulation.loop import SimulatedLoop
 
 #: A fixture that starts a server, or reads a large trace → the mark of the tests that use it.
 MARKS = {
-    "postgres_server": "postgres", "start_plane": "kube", "plane": "kube", "trace_of": "long",
+    "postgres_server": "postgres", "start_plane": "kube", "start_module_plane": "kube", "plane": "kube", "trace_of": "long",
 }  # fmt: skip
 #: A fixture, or the folder of a test → the group of tests that one process runs.
 GROUPS = {"plane": "plane", "built_image": "image", "tests/architecture/": "architecture"}

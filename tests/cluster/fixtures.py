@@ -47,15 +47,16 @@ def start_plane(tmp_path: Path) -> Iterator[Callable[..., ControlPlane]]:
     Unlike ControlPlane itself it starts only etcd and the API server unless told otherwise, and
     lets etcd write to disk as in production: these are the ones that tests kill.
     """
-    with contextlib.ExitStack() as planes:
+    with _starting(tmp_path) as start:
+        yield start
 
-        def start(**options: Any) -> ControlPlane:
-            bare = {"controllers": False, "scheduler": False, "simulator": False}
-            folder = tmp_path / f"plane-{secrets.token_hex(2)}"
-            return planes.enter_context(
-                _running(folder, **{**bare, "unsafe_no_fsync": False, **options})
-            )
 
+@pytest.fixture(scope="module")
+def start_module_plane(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., ControlPlane]]:
+    """As `start_plane`, for the tests of one file together: etcd need not write to disk."""
+    with _starting(tmp_path_factory.mktemp("planes"), unsafe_no_fsync=True) as start:
         yield start
 
 
@@ -63,6 +64,18 @@ def start_plane(tmp_path: Path) -> Iterator[Callable[..., ControlPlane]]:
 def own_plane(start_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """A private etcd and API server, to be killed, paused and compacted at will."""
     return start_plane()
+
+
+@contextlib.contextmanager
+def _starting(folder: Path, **usual: Any) -> Iterator[Callable[..., ControlPlane]]:
+    bare = {"controllers": False, "scheduler": False, "simulator": False, "unsafe_no_fsync": False}
+    with contextlib.ExitStack() as planes:
+
+        def start(**options: Any) -> ControlPlane:
+            place = folder / f"plane-{secrets.token_hex(2)}"
+            return planes.enter_context(_running(place, **{**bare, **usual, **options}))
+
+        yield start
 
 
 @contextlib.contextmanager

@@ -33,17 +33,16 @@ DAY_US = 86_400 * SECOND_US
 LATER_US = 30 * 365 * DAY_US + START_US
 
 
-@pytest.fixture
-def plane(start_plane):
-    plane = start_plane()
-    for file in ("rbac/reader.yaml", "anchors.yaml"):
-        plane.kubectl("apply", "-f", str(FOLDER / file))
-    return plane
+@pytest.fixture(scope="module")
+def plane(start_module_plane):
+    return start_module_plane()
 
 
 @pytest.fixture
 def account(plane, tmp_path):
     """A kubeconfig of the account that writes the ledger."""
+    for file in ("rbac/reader.yaml", "anchors.yaml"):
+        plane.kubectl("apply", "-f", str(FOLDER / file))
     file = tmp_path / "bursar.kubeconfig"
     token = plane.kubectl("create", "token", "bursar", "--namespace=bursar-system").strip()
     file.write_text(plane.kubeconfig.read_text().replace(plane.token, token))
@@ -60,7 +59,8 @@ def data(plane, account, tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(account))
     assert kept(data, place_of(WHERE, load())).sequence == len(EVENTS) + 1
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
-    return data
+    yield data
+    plane.api.request("DELETE", PATH)
 
 
 def imported(folder, events):

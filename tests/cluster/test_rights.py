@@ -86,10 +86,10 @@ GROUP_OF_A_TENANT = {
 KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
 
 
-@pytest.fixture
-def plane(start_plane):
+@pytest.fixture(scope="module")
+def plane(start_module_plane):
     """An API server with our manifests, and the kinds that they are about."""
-    plane = start_plane(apiserver_flags=GANG_FLAGS)
+    plane = start_module_plane(apiserver_flags=GANG_FLAGS)
     jobs = MANIFESTS / "training"
     for path in (MANIFESTS / "crds", MANIFESTS / "rbac", jobs, CRDS):
         plane.kubectl("apply", "--server-side", "-f", str(path))
@@ -434,15 +434,15 @@ def waiting(kind):
     }
 
 
-def test_the_accounts_change_only_the_fields_that_bursar_changes(plane):
+def test_the_accounts_change_only_the_fields_that_bursar_changes(plane, namespace):
     """Rights cannot tell an annotation from an image. A policy can, and refuses each of these and no stop of a queue."""
     for kind, path in PATHS.items():
         item = waiting(kind) if kind in ("Job", "TFJob") else notebooks.notebook(kind)
-        plane.api.request("POST", path.format("default"), item)
+        plane.api.request("POST", path.format(namespace), item)
     actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
 
     def said(kind, patch):
-        path = f"{PATHS[kind].format('default')}/nb"
+        path = f"{PATHS[kind].format(namespace)}/nb"
         try:
             return actor.request("PATCH", path, patch, content_type=MERGE)["kind"]
         except ApiError as error:
@@ -458,9 +458,9 @@ def test_the_accounts_change_only_the_fields_that_bursar_changes(plane):
     assert said("Pod", {"metadata": {"annotations": {"bursar.io/notebook-culls-at": "x"}}}) == "Pod"
 
 
-def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane):
+def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane, namespace):
     """A binding may label a pod, and whoever may patch a status may say that the pod is ready. A policy refuses both."""
-    path = notebooks.PATHS["Pod"].format("default")
+    path = notebooks.PATHS["Pod"].format(namespace)
     plane.api.request("POST", path, waits_for_a_node("p"))
     actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
     target = {"kind": "Node", "name": "node-1"}
@@ -490,10 +490,12 @@ def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane):
     assert "Status" == bound(annotations={"bursar.io/decision": "d"})
 
 
-def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
+def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane, namespace):
     """Whoever may make pods can run anything. A policy refuses all but what a job controls."""
-    made = plane.api.request("POST", training.path_of("TFJob"), training.job("train", "TFJob"))
-    pods = notebooks.PATHS["Pod"].format("default")
+    made = plane.api.request(
+        "POST", training.path_of("TFJob", namespace), training.job("train", "TFJob", namespace)
+    )
+    pods = notebooks.PATHS["Pod"].format(namespace)
     services = "/api/v1/namespaces/default/services"
     plane.api.request("POST", pods, waits_for_a_node("mine"))
     actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
@@ -516,7 +518,7 @@ def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
     )
     assert "no pods, services and PodGroups but" in said("DELETE", f"{pods}/mine")
     assert "no pods, services and PodGroups but" in said("DELETE", f"{services}/kubernetes")
-    groups = collection(VOLCANO, "v1beta1", "default")
+    groups = collection(VOLCANO, "v1beta1", namespace)
     plane.api.request("POST", groups, GROUP_OF_A_TENANT)
     patch = {"spec": {"minMember": 99}}
     assert "no pods, services and PodGroups but" in said("POST", groups, GROUP_OF_A_TENANT)
@@ -524,7 +526,7 @@ def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
     assert "no pods, services and PodGroups but" in said("PATCH", f"{groups}/mine", patch)
     taken = {"metadata": owned | {"name": "mine", "labels": labels}}
     assert "nothing of a PodGroup but its spec" in said("PATCH", f"{groups}/mine", taken)
-    assert "that has not ended" in said("DELETE", f"{training.path_of('TFJob')}/train")
+    assert "that has not ended" in said("DELETE", f"{training.path_of('TFJob', namespace)}/train")
     assert "Pod" == said("POST", pods, {"metadata": owned | {"labels": labels}, "spec": spec})
 
 
