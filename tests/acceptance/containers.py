@@ -94,7 +94,9 @@ def _copy(sources, arguments):
         into = sources / target / (name if target.endswith("/") else "")
         into.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, into, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, into, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+            )
         else:
             shutil.copy(ROOT / name, into)
 
