@@ -53,7 +53,7 @@ _LIMITS = {"id": 512, "source": 256, "type": 128, "key": 256, "cluster": 64}
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing said, once, in order.
+    """One thing published, once, in order.
 
     Identity is ``id``: two events with one id are one event. ``time_us`` is when the source observed it
     (microseconds UTC), never when the bus stored it. ``body`` is compact JSON, kept byte for byte.

@@ -55,7 +55,7 @@ class PermanentError(BursarError):
     """
 
 
-# --- what is said cannot be read -----------------------------------------------------------------
+# --- what was published cannot be read ------------------------------------------------------------
 
 
 class QuantityError(PermanentError):
@@ -134,7 +134,7 @@ class TimestampError(PermanentError):
 class BusUnavailableError(RetryableError):
     """The bus cannot be reached.
 
-    Nothing was said: wait and try again; go unready when it lasts.
+    Nothing was published: wait and try again; go unready when it lasts.
     """
 
 

@@ -162,7 +162,7 @@ class SharedReading:
             return
 
     async def _read(self, after: int) -> None:
-        """Hand on what is said, to whoever keeps up."""
+        """Hand on what is published, to whoever keeps up."""
         try:
             async for events in self._transport.read(after=after, linger_seconds=0.0):
                 self._sequence = events[-1].sequence

@@ -1,6 +1,6 @@
 """Names of users as the history has them under a key: who destroys the key has destroyed the names, and nothing else.
 
-A name is encrypted when it is first said, so it stands in no event, row or segment, and sums, digests and signatures are those of
+A name is encrypted when it is first published, so no event, row or segment has it, and sums, digests and signatures are those of
 what is written: they verify with the key and without it. The same name has the same token under one key, so that reports group by
 it. Tokens say how long a name is to 16 bytes alone. Pure.
 

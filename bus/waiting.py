@@ -1,4 +1,4 @@
-"""Waits that end: a cancellation is never lost, and what does not move is said instead of waited for.
+"""Waits that end: a cancellation is never lost, and what does not move is reported instead of waited for.
 
 Until Python 3.12 ``asyncio.wait_for`` returns the result, and forgets that its task was cancelled, where both come in one
 pass of the loop; libraries that use it, or that pass over a CancelledError, then keep a task running that everybody

@@ -90,7 +90,7 @@ def _text(fact: Decision | EffectSettled) -> str:
 
 
 class _Body(msgspec.Struct):
-    """Both facts as they were said."""
+    """Both facts as they were published."""
 
     decision: msgspec.Raw = msgspec.field(name="said", default=msgspec.Raw(b"null"))
     settled: EffectSettled | None = None

@@ -3,7 +3,7 @@
 One row for each cluster and kind: the newest time of an observation. The greatest of a cluster's rows is *the moment* up
 to which its open runs are valued; what came after it is unknown. Only what sources saw moves it: objects, complete lists,
 and the word that a source is still being told (``source.heard``). A command, a tick, a decision or a credit says nothing
-of whether a pod was still there, whatever the time at which it was said. Samples of notebooks have a row of their own,
+of whether a pod was still there, whatever the time at which it was published. Samples of notebooks have a row of their own,
 which moves no moment: a server that answers shows no other pod.
 
 A row is the maximum over the set of observations, so their order does not matter.

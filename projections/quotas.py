@@ -43,7 +43,7 @@ quotas = row_table(
 )
 
 
-#: Of an ElasticQuota: when it was created ("" for not said), the namespaces that it lists, and whether it holds quotas.
+#: Of an ElasticQuota: when it was created ("" for not stated), the namespaces that it lists, and whether it holds quotas.
 ElasticValue = tuple[str, tuple[str, ...], bool]
 
 

@@ -121,7 +121,7 @@ class RestoreAsked(Fact, frozen=True, kw_only=True):
 
 
 class NoticeSettled(Fact, frozen=True, kw_only=True):
-    """Whether somebody outside could be told of a warning; said once for each, where there is an address. Key: the decision's id.
+    """Whether somebody outside could be told of a warning; published once, where there is an address. Key: the decision's id.
 
     The warning stands either way.
     """
@@ -137,7 +137,7 @@ class NoticeSettled(Fact, frozen=True, kw_only=True):
 
 
 class EffectSettled(Fact, frozen=True, kw_only=True):
-    """What became of a decision; said once for each that is not a shadow. Key: the decision's id."""
+    """What became of a decision; published once for each that is not a shadow. Key: the decision's id."""
 
     wire_type: ClassVar[str] = "effect.settled"
 
@@ -216,7 +216,7 @@ class KeepPodGroup(Decision, frozen=True, kw_only=True):
     #: Where it is volcano's.
     queue: str = ""
     priority_class: str = ""
-    #: How long they wait for each other; None = not said.
+    #: How long they wait for each other; None = not stated.
     wait_seconds: int | None = None
     #: Its uid where it is there.
     group: str = ""

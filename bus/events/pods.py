@@ -73,7 +73,7 @@ class PodState(Fact, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     resources: msgspec.Raw = msgspec.Raw(b"{}")
     #: Its limits of cpu (milli), memory and ephemeral-storage (bytes), over all its containers; of everything else the
-    #: limit is the request. None = not said (older histories), or unreadable.
+    #: limit is the request. None = not stated (older histories), or unreadable.
     limits: dict[str, int] | None = None
     #: A :class:`bus.events.constraints.PodConstraints` object as raw JSON; absent where the pod may go anywhere.
     constraints: msgspec.Raw = NO_CONSTRAINTS
@@ -278,7 +278,7 @@ class ReservationObserved(Fact, frozen=True, kw_only=True):
     #: status.nodeName.
     node: str = ""
     conditions: tuple[ReservationCondition, ...] = ()
-    #: What it has, and what its owners were given of it, as written in its status; None = not said.
+    #: What it has, and what its owners were given of it, as written in its status; None = not stated.
     allocatable: dict[str, str] | None = None
     allocated: dict[str, str] | None = None
     #: Uids of its current owners.

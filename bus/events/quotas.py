@@ -88,7 +88,7 @@ class QuotaObserved(Fact, frozen=True, kw_only=True):
     cash: dict[str, int] = {}
     min: dict[str, int] = {}
     max: dict[str, int] = {}
-    #: None = never said: then it is ``max``.
+    #: None = never stated: then it is ``max``.
     weight: dict[str, int] | None = None
     #: What it does not ask for goes to others, its ``min`` too.
     lends: bool = True
@@ -104,7 +104,7 @@ class QuotaObserved(Fact, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     budget: Budget = Budget()
     queue: Queue = Queue()
-    #: Of BizGroupResourceQuota; None = not said, as in older histories: what names it is charged to it then.
+    #: Of BizGroupResourceQuota; None = not stated, as in older histories: what names it is charged to it then.
     serves: Serves | None = None
     #: A container without a limit is charged by its request instead of being refused.
     charges_requests: bool = False

@@ -1,6 +1,6 @@
 """Facts about training runtimes: the templates that an administrator, or a team, keeps for TrainJobs of Kubeflow Trainer.
 
-Of a template only what its pods ask for is said: no image, command, environment or volume.
+Of a template only what its pods request is published: no image, command, environment or volume.
 
 Source: Kubeflow Trainer v2.2, ``trainer.kubeflow.org/v1alpha1`` TrainingRuntime and ClusterTrainingRuntime; docs/jobs.md.
 """

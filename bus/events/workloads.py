@@ -26,13 +26,13 @@ class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many pods of one type a job has, and how they are run."""
 
     count: int = 1
-    #: ``Always``, ``OnFailure``, ``Never`` or ``ExitCode``; "" = not said.
+    #: ``Always``, ``OnFailure``, ``Never`` or ``ExitCode``; "" = not stated.
     restart_policy: str = ""
     #: What the pod template says beside it.
     template_restart_policy: str = ""
     scheduler_name: str = ""
     priority_class: str = ""
-    #: The port under which its replicas find each other; 0 = not said.
+    #: The port under which its replicas find each other; 0 = not stated.
     port: int = 0
     #: What one pod requests, thousandths of each unit.
     requests: dict[str, int] = {}
@@ -81,7 +81,7 @@ class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a job is to be run. ``replicas`` by type, as the kind writes the type."""
 
     replicas: dict[str, ReplicaSpec] = {}
-    #: ``All``, ``Running`` or ``None``; "" = not said.
+    #: ``All``, ``Running`` or ``None``; "" = not stated.
     clean_pod_policy: str = ""
     ttl_s: int | None = None
     deadline_s: int | None = None
@@ -90,7 +90,7 @@ class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     success_policy: str = ""
     #: The workers of a TFJob may come and go.
     is_dynamic: bool = False
-    #: Who runs it; None = not said.
+    #: Who runs it; None = not stated.
     managed_by: str | None = None
     #: Processes of each pod, as a PyTorchJob writes them.
     processes: str = ""
@@ -137,7 +137,7 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     #: Its own, those of Bursar and the stamps of Kubeflow's culler: what its user wants of culling, say.
     annotations: dict[str, str] = {}
     #: ``requests.<resource>`` and ``limits.<resource>`` over all pods: cpu in milli, everything else in whole units.
-    #: None = not said, or unreadable (see ``notes``).
+    #: None = not stated, or unreadable (see ``notes``).
     demand: dict[str, int] | None = None
     pods: int = 0
     deadline_s: int | None = None

@@ -121,7 +121,7 @@ def bounded(event: Event, stored_us: int) -> Event:
 
     A stamp in the future would move the ledger's moment there, and charge all that is open until
     then. The bound follows from the stored message alone, so every reader has the same event. A
-    stamp of the past stays: recorded histories are said long after they were observed.
+    stamp of the past stays: recorded histories are published long after they were observed.
     """
     latest_us = stored_us + AHEAD_US
     return (

@@ -1,13 +1,13 @@
 """What a look at a notebook adds to the look before it: times for counters, doubts about a clock, and whether it is news.
 
 Pure, but for one value a notebook that its caller keeps. After a restart nothing is remembered: a counter then has no
-time until it moves, and the projection still knows what was said before.
+time until it moves, and the projection still knows what was published before.
 
 - A counter that differs from the look before, smaller ones included (a sidecar that started anew), is activity now.
 - A stamp in the future is clamped to the observation, which alone would keep a notebook for ever: from the third in a row
   on the source is lying, and its times are not accepted at all until it tells one that can be.
-- Evidence is said when it is news, and again after a heartbeat, since silence must not look like an answer. A time that
-  only moves on is no news while the last one that was said is younger than a heartbeat: no limit is that short.
+- Evidence is published when it is news, and again after a heartbeat, since silence must not look like an answer. A time that
+  only moves on is no news while the last one that was published is younger than a heartbeat: no limit is that short.
 - Where Kubeflow's rules decide, every look is news: they decide once for each.
 
 Source: docs/culling.md; docs/wrong-input.md.
@@ -107,5 +107,5 @@ def _bare(evidence: Evidence) -> Evidence:
 
 
 def _moves_on(old_us: int | None, new_us: int | None, observed_us: int) -> bool:
-    """Whether a time moved that was old when it was said."""
+    """Whether a time moved that was old when it was published."""
     return old_us != new_us and (old_us is None or observed_us - old_us >= HEARTBEAT_US)

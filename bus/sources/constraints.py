@@ -122,9 +122,9 @@ def constraints_of(
     cpus: CpuTerms | None = None,
     devices: DeviceTerms | None = None,
 ) -> tuple[msgspec.Raw, bool]:
-    """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty.
+    """A pod's constraints as they are written, and whether they had to be cut. Without any the bytes are empty.
 
-    ``images`` are those of its containers, none where nobody places it any more. Where there are too many, none is said:
+    ``images`` are those of its containers, none where nobody places it any more. Where there are too many, none is published:
     they refuse no node.
     """
     volumes = [one.image.reference for one in spec.volumes or () if one.image] if images else ()

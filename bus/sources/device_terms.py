@@ -104,7 +104,7 @@ def _is_valid(one: Hint) -> bool:
 
 
 def _quantity(found: str | int | None) -> str | None:
-    """As text; "" where none is said, None where it is no quantity."""
+    """As text; "" where none is stated, None where it is no quantity."""
     if found is None:
         return ""
     text = str(found)

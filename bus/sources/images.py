@@ -17,7 +17,7 @@ import msgspec
 
 #: Most bytes of a node's images in its fact; 50 images, what a kubelet says, with two names each need half of it.
 LARGEST_IMAGES = 4 * 1024
-#: Largest size that is said, in bytes.
+#: Largest size that is published, in bytes.
 LARGEST_SIZE = 2**50
 
 

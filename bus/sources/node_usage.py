@@ -52,7 +52,7 @@ class NodeMetrics(msgspec.Struct):
 def translate(record: Record, labels: LabelPolicy) -> Event:
     """``nodemetric.observed`` or ``nodemetric.vanished``.
 
-    Raises MalformedJsonError or ObservationError: nothing can be said of the record.
+    Raises MalformedJsonError or ObservationError: nothing can be published of the record.
     """
     found = records.decoded(record.object, NodeMetrics)
     try:

@@ -38,7 +38,7 @@ PODS_FILE = "openb_pod_list_default.csv"
 NAMESPACE = "openb"
 #: Where a bound pod lies, as far as the trace tells.
 UNKNOWN_NODE = "unknown"
-#: The name under which the events are said.
+#: The name under which the events are published.
 SOURCE = "openb"
 
 #: Names one pod or node of the trace for ever: the same file gives the same uids on every machine.

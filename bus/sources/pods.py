@@ -270,7 +270,7 @@ def _exits(status: Status) -> tuple[dict[str, int], int]:
 
 
 def bounded_resources(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]:
-    """``resources`` as they are said, whether they had to be folded, and whether that was not enough."""
+    """``resources`` as they are written, whether they had to be folded, and whether that was not enough."""
     whole = encoded_resources(resources)
     if len(bytes(whole)) <= LARGEST_RESOURCES:
         return whole, False, False
@@ -378,7 +378,7 @@ def _only_limited(quantities: Quantities | None) -> Quantities:
 
 
 def _written(quantities: Quantities | None) -> Quantities:
-    """The quantities as they were written; one that is too long is said shorter, with its value.
+    """The quantities as they were written; one that is too long is published shorter, with its value.
 
     The API server keeps leading zeros in any number, and with them a pod could grow beyond a
     message and so out of the ledger. What is no quantity is cut, and stays none.

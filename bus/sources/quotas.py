@@ -1,6 +1,6 @@
 """Quotas as facts: Bursar's own and Koordinator's. Pure: one record in, one event out.
 
-An object that cannot be used (it is older than a rule, or got past the webhook) is still an observation: it is said
+An object that cannot be used (it is older than a rule, or got past the webhook) is still an observation: it is published
 with its ``problem`` and without amounts, so that it is shown and never taken for unlimited.
 
 Koordinator keeps what Kubernetes did not foresee in labels and annotations ``quota.scheduling.koordinator.sh/…``.
@@ -237,7 +237,7 @@ def _is_beyond(quantity: str | int) -> bool:
 
 
 def _weight(annotation: str | None) -> dict[str, int] | None:
-    """The weight as said; None where it is missing, illegal or zero, as Koordinator takes ``max`` then."""
+    """The weight as written; None where it is missing, illegal or zero, as Koordinator takes ``max`` then."""
     if annotation is None:
         return None
     try:

@@ -1,6 +1,6 @@
 """Koordinator's Reservations as facts. Pure: one record in, one event out.
 
-Tenants write the template and the owners, so every text and list is bounded: where the owners are too many, none is said, and
+Tenants write the template and the owners, so every text and list is bounded: where the owners are too many, none is published, and
 nobody is taken for one.
 
 Source: koordinator-sh/koordinator, scheduling.koordinator.sh/v1alpha1 Reservation.

@@ -20,7 +20,7 @@ from bus.kube.watch.records import Metadata, Record, TooLargeError
 
 
 class TrainingRuntime(msgspec.Struct):
-    """What is decoded of a runtime. Of ``spec`` only what its pods ask for is said."""
+    """What is decoded of a runtime. Of ``spec`` only what its pods request is published."""
 
     metadata: Metadata
     spec: Any = None
@@ -29,7 +29,7 @@ class TrainingRuntime(msgspec.Struct):
 def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
     """``trainingruntime.observed`` or ``trainingruntime.vanished``. Raises MalformedJsonError or ObservationError.
 
-    One that cannot be read, or is too large for a message, is said without its template: a TrainJob that names it asks for what
+    One that cannot be read, or is too large for a message, is published without its template: a TrainJob of it asks for what
     nobody knows.
     """
     runtime = records.decoded(record.object, TrainingRuntime)

@@ -1,7 +1,7 @@
 """What a training job says of how it is run, as its fact has it. Pure.
 
 The API server checks these objects by the schema of the operator that is installed, so a field of another type is possible:
-then nothing is said of the whole, and the fact has a note.
+then nothing is published of the whole, and the fact has a note.
 
 Source: Kubeflow training-operator v1, ``apis/kubeflow.org/v1``; docs/jobs.md.
 """
@@ -48,7 +48,7 @@ class Layout(msgspec.Struct, frozen=True):
     port: str
 
 
-#: The kinds of which it is said.
+#: The kinds of which it is published.
 LAYOUTS = {
     "TFJob": Layout("tfReplicaSpecs", "tensorflow", "tfjob-port"),
     "PyTorchJob": Layout("pytorchReplicaSpecs", "pytorch", "pytorchjob-port"),

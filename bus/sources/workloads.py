@@ -26,7 +26,7 @@ from bus.sources import training
 
 
 class Workload(msgspec.Struct):
-    """What is decoded of a workload. Of ``spec`` and ``status`` only the ask is said."""
+    """What is decoded of a workload. Of ``spec`` and ``status`` only the request is published."""
 
     metadata: Metadata
     spec: Any = None
@@ -36,7 +36,7 @@ class Workload(msgspec.Struct):
 def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     """``workload.observed`` or ``workload.vanished`` of one ``kind``.
 
-    An object whose demand cannot be read, or is too large for a message, is said with a note, as it is there.
+    An object whose demand cannot be read, or is too large for a message, is published with a note, as it is there.
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
     workload = records.decoded(record.object, Workload)

@@ -100,7 +100,7 @@ class CommandContext:
         from deploy.runtime.clusters import is_hub, places
 
         if is_hub(found) and not self._only_asks:
-            there = "nothing is said to a cluster at a hub: say it to the cluster's own Bursar"
+            there = "a hub sends nothing to a cluster: use the cluster's own Bursar"
         elif is_hub(found):
             ledgers = {one.cluster: one for one in places(found)}
             if self._cluster in ledgers:

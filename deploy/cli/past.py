@@ -28,7 +28,7 @@ FOLDER = "past"
 
 
 def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
-    """The place as it was after an event, or after the last event that was said by a time. Says on stderr which event that is.
+    """The place as it was after an event, or after the last event that was published by a time. Says on stderr which event that is.
 
     Raises typer.BadParameter where there is no such event.
     """
@@ -49,12 +49,14 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
 
 
 def sequence_at(connection: sa.Connection, at: str, option: str) -> int:
-    """An event by its number, or the last one that was said by a time. Raises typer.BadParameter where there is none."""
+    """An event by its number, or the last one that was published by a time. Raises typer.BadParameter where there is none."""
     newest = live_checkpoint(connection).sequence
     sequence = _sequence(connection, at, option)
     if 1 <= sequence <= newest:
         return sequence
-    asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was said by {at[:64]}"
+    asked = (
+        f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was published by {at[:64]}"
+    )
     raise typer.BadParameter(
         f"{asked}: the history has the events 1 to {newest:,}, the first at "
         f"{times.stamp(_second(connection, 1))}",

@@ -153,7 +153,7 @@ def _order(
         reason=reason,
     )
     sequence = run(order(asked.settings, cluster, fact))
-    say(f"{action} {name}: said as event {sequence:,}")
+    say(f"{action} {name}: recorded as event {sequence:,}")
 
 
 def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:

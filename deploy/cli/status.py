@@ -1,4 +1,4 @@
-"""``bursar status``: is everything that was said in the ledger, and can the bus be trusted?"""
+"""``bursar status``: is everything that was published in the ledger, and can the bus be trusted?"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def up(
     asked: CommandContext,
     once: Annotated[
-        bool, typer.Option("--once", help="End when everything said so far is in the ledger.")
+        bool, typer.Option("--once", help="End when everything published so far is in the ledger.")
     ] = False,
     recording: Annotated[
         bool, typer.Option("--recording", help="Play the bundled recording, also beside a cluster.")

@@ -51,7 +51,7 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
 def samples(
     select: Select, cluster: str, since_us: int | None, until_us: int
 ) -> Iterator[tuple[Event, NotebookSampled]]:
-    """Every sample of a cluster in [since, until), in the order in which they were said."""
+    """Every sample of a cluster in [since, until), in the order in which they were published."""
     for part in archived(select, cluster, (NotebookSampled.wire_type,)):
         for event in part:
             if (since_us is None or event.time_us >= since_us) and event.time_us < until_us:

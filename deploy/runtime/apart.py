@@ -191,7 +191,7 @@ async def _existing(
 
 
 async def _caught_up(store: Store, opened: Bus, screen: Screen) -> None:
-    """Return when the ledger holds what was said so far. Raises StalledError where nobody writes it for a minute."""
+    """Return when the ledger holds what was published so far. Raises StalledError where nobody writes it for a minute."""
     head = await opened.transport.head()
     writer = OtherLedgerWriter(store, "`bursar ledger`")
     screen.tell(f"bus {opened.url}; waiting for event {head.last_sequence:,} in the ledger")

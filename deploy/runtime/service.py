@@ -116,7 +116,7 @@ async def serve(
     once: bool = False,
     recording: bool = False,
 ) -> None:
-    """Run until cancelled, or with ``once`` until everything said so far is in the ledger.
+    """Run until cancelled, or with ``once`` until everything published so far is in the ledger.
 
     ``answering`` is :func:`deploy.api.serving.answering`, which stands above: it runs commands.
 

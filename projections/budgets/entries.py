@@ -33,7 +33,7 @@ budget_entries = row_table(
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One row: what was said, when (``time_us``), and in which cluster. Amounts in unit·seconds."""
+    """One row: what was recorded, when (``time_us``), and in which cluster. Amounts in unit·seconds."""
 
     cluster: str
     fact: BudgetCredited
@@ -47,7 +47,7 @@ def keys(fact: BudgetCredited, event: Event) -> tuple[Key]:
 
 
 def fold(row: Entry | None, fact: BudgetCredited, event: Event) -> Entry:
-    """The entry that was said first; the text decides between two of one moment."""
+    """The entry that was recorded first; the text decides between two of one moment."""
     if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
     return Entry(event.cluster, fact, event.time_us, event.sequence)

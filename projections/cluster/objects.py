@@ -201,7 +201,7 @@ class ObjectStore(Part, Generic[R]):
         self._parts[kind] = _needed(parts)
 
     def listed_us(self, kind: str) -> int:
-        """When the newest list of a kind was asked for of which all parts were said; 0 = there was none."""
+        """When the newest list of a kind was asked for of which all parts were published; 0 = there was none."""
         found: Counter[tuple[int, str]] = Counter()
         for part in self._parts.get(kind, ()):
             one_list = part.asked_us, part.version

@@ -86,7 +86,7 @@ class Reservation(msgspec.Struct, gc=False):
     owners: tuple[ReservationOwner, ...]
     unkept_labels: tuple[str, ...]
     owners_cut: bool
-    #: 0 = never ends, None = not said.
+    #: 0 = never ends, None = not stated.
     ttl_us: int | None
     expires_us: int | None
     allocate_once: bool

@@ -117,7 +117,7 @@ def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]
 
 
 def sequence_before(connection: sa.Connection, moment_us: int) -> int:
-    """The last event that was said by ``moment_us``; 0 where none was. Reads the whole archive.
+    """The last event that was published by ``moment_us``; 0 where none was. Reads the whole archive.
 
     The ticks of the clock say when: the moment lies where the fewest of them are out of place, later ones before it or earlier ones
     behind it, so that a clock that was wrong for a while moves nothing. Of the events between two ticks those count that stand

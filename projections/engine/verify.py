@@ -1,4 +1,4 @@
-"""Is this the history that was said? Recomputes the chain of the whole archive and holds it against every witness.
+"""Is this the history that was published? Recomputes the chain of the whole archive and holds it against every witness.
 
 Witnesses inside the ledger's reach are the chain value stored with each event, the checkpoint, the heads signed into the
 ledger, and the file of heads beside it. They find damage, and whoever forges less than all of them. Whoever can write the
@@ -37,7 +37,7 @@ from projections.engine.tables import events, heads, parked
 
 _HEADS = sa.select(heads).order_by(heads.c.sequence)
 
-#: How many findings are told one by one.
+#: How many findings are listed one by one.
 MOST_FINDINGS = 100
 
 

@@ -1,6 +1,6 @@
 """What was each object answered that asked for something, and by which numbers?
 
-One row for each decision, by the id of its event: an event that is said twice is one decision. Of two events that claim
+One row for each decision, by the id of its event: an event that is published twice is one decision. Of two events that claim
 one id the earlier counts, whichever arrived first.
 
 Source: docs/architecture.md (a decision stores its reason, its numbers and the sequence it was based on).
@@ -46,7 +46,7 @@ admissions = row_table(
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """One decision, as it was said at ``time_us`` in the journal of ``tree``."""
+    """One decision, as it was recorded at ``time_us`` in the journal of ``tree``."""
 
     cluster: str
     id: str
@@ -62,7 +62,7 @@ def keys(fact: AdmissionDecided, event: Event) -> tuple[Key]:
 
 
 def fold(row: Decision | None, fact: AdmissionDecided, event: Event) -> Decision:
-    """The decision that was said first; the text decides between two of one moment."""
+    """The decision that was recorded first; the text decides between two of one moment."""
     if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
     return Decision(event.cluster, event.id, event.key, fact, event.time_us, event.sequence)

@@ -46,12 +46,12 @@ _EVENTS = View(
         is_("time_us", "When its source observed it, in microseconds UTC since 1970."),
         micros_at("time_at", "The same as text.", "e.time_us"),
         CLUSTER,
-        is_("type", "What was said: `entity.participle`, such as `pod.observed`."),
+        is_("type", "What was published: `entity.participle`, such as `pod.observed`."),
         is_(
             "key", "Of which entity: a uid for pods and workloads, a name for nodes and namespaces."
         ),
         is_("id", "The event's identity: two events with one id are one event."),
-        is_("source", "Who said it."),
+        is_("source", "Who published it."),
         is_("version", "The version of the body's shape."),
         is_(
             "body",

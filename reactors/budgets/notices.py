@@ -173,7 +173,7 @@ class BudgetNotices:
         try:
             await self._transport.publish([event], expect=Expectation(event.subject, 0))
         except WrongExpectationError:
-            _log.info("who was told of %s was said by another process", id)
+            _log.info("who was told of %s was recorded by another process", id)
 
 
 async def telling(notices: BudgetNotices, trees: QuotaTrees) -> None:

@@ -1,7 +1,7 @@
 """ADAPTER: the journals of all quota trees, followed from the bus and held in memory; and appending to them.
 
 A process appends its decisions on a tree behind the entry that they stand on. If another process, or another part of
-this one, appended since, nothing is stored; the reader then brings what the other one said, and the decision is made
+this one, appended since, nothing is stored; the reader then brings what the other one appended, and the decision is made
 again. There is no lock and no leader between webhook processes.
 
 Source: docs/architecture.md (admission); transport contract (``expect``).
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 #: Bytes of decisions in one event; a message of the stream carries 64 KiB.
 LARGEST_GROUP = 48 * 1024
 
-#: How long a loser waits for what the winner said before it tries again.
+#: How long a loser waits for what the winner appended before it tries again.
 CATCH_UP_SECONDS = 1.0
 
 

@@ -47,7 +47,7 @@ from reactors.engine.replica import Replica, decision_event
 from reactors.engine.settings import ReactorPolicy
 from reactors.engine.snapshots import Snapshots
 
-#: A trigger that is read later than this after it was said is not decided on: the next one comes soon.
+#: A trigger that is read later than this after it was published is not decided on: the next one comes soon.
 LATE_US = 30 * SECOND_US
 #: Between two attempts at what failed for now, seconds.
 AGAIN_SECONDS = 5.0
@@ -320,7 +320,7 @@ async def tick(transport: Transport, clock: Clock, cluster: str) -> None:
             await transport.publish([event])
         except RetryableError as error:
             _log.warning("the clock cannot tick now: %s", error)
-        # By what was said, not by what time it is now: a sleep that ended a moment early would skip the next tick.
+        # By what was published, not by what time it is now: a sleep that ended a moment early would skip the next tick.
         next_us = (now_us // TICK_US + 1) * TICK_US
         await asyncio.sleep(min(max(next_us - clock.now_us(), 0), TICK_US) / SECOND_US)
 

@@ -166,7 +166,7 @@ class EvictionState(Part):
         self.shadowed.discard(uid)
 
     def _renew(self, at_us: int) -> None:
-        """A new period begins as Ok, and nothing is said of that."""
+        """A new period begins as Ok, and nothing is recorded of that."""
         for place, judged in list(self.spent.items()):
             if judged.period_end_s is not None and at_us >= judged.period_end_s * SECOND_US:
                 del self.spent[place]

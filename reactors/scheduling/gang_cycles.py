@@ -33,7 +33,7 @@ class KnownGangs(Protocol):
         """Whether it is, and was never complete."""
 
     def needs(self, key: str) -> Needs | None:
-        """What it needs; None where that is not said."""
+        """What it needs; None where that is not stated."""
 
 
 class _Before(msgspec.Struct, frozen=True):

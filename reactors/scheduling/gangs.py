@@ -48,7 +48,7 @@ _UNITS = {
 
 
 def needs_of(terms: GangTerms, usual_us: int = WAIT_US) -> Needs | None:
-    """What a light gang needs by the annotations of a pod; None where that is not said."""
+    """What a light gang needs by the annotations of a pod; None where that is not stated."""
     least = _number(terms.least)
     if least is None:
         return None

@@ -6,7 +6,7 @@ The contract for whoever binds:
   ``decision`` (the id of its pass's event) that belong into the Binding. A shadow is never among them.
 - Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more. Then the plugins of the
   pod's profile do their PreBind, one of them binds, and all hear of it (:mod:`reactors.scheduling.bind_plugins`).
-- A bind that succeeded is said by nobody: the pod is observed on its node, and is outstanding no more. One that failed is said by
+- A bind that succeeded is recorded by nobody: the pod is observed on its node, and is no longer outstanding. A failed one is in
   :class:`bus.events.decisions.BindSettled` with the sequence of the pass; the pod then waits again, after its back-off.
 - A process that starts finds in ``outstanding`` all that may have been done or not: binding twice is refused by the API server
   (409), and the pod itself says on which node it is. After :attr:`Assumed.deadline_us`, a time of the history, the pod is read

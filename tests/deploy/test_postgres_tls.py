@@ -7,6 +7,7 @@ does, and passes what is inside on.
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 import struct
 import threading
@@ -128,7 +129,8 @@ def test_a_ledger_behind_tls_is_written_and_read_with_a_certificate_of_both_side
         ("another authority signed it", "certificate verify failed"),
         ("it is of another name", "does not match host name"),
         ("no TLS is offered", "server does not support SSL"),
-        ("the server asks for a certificate", "SSL error"),
+        # Of TLS 1.3 the client's part is over by then: it reads the alert, or that the connection is gone.
+        ("the server asks for a certificate", "SSL error|server closed the connection"),
     ],
 )
 def test_who_does_not_show_that_it_is_the_server_is_told_nothing(site, capsys, how, said):
@@ -141,7 +143,7 @@ def test_who_does_not_show_that_it_is_the_server_is_told_nothing(site, capsys, h
     err = capsys.readouterr().err
 
     assert code == 4 and door.passed == 0
-    assert said in err and "sekret" not in err
+    assert re.search(said, err) and "sekret" not in err
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ MOST_WINDOWS = 120
 MOST_NAMESPACES = 1_024
 #: Explicit windows span at most ten years: amounts times ten years stay inside 64 bits.
 LONGEST_BUDGET_SECONDS = 3_653 * 86_400
-#: Most problems that are told of one object.
+#: Most problems that are reported of one object.
 MOST_PROBLEMS = 8
 
 Amount = Annotated[Quantity, Field(json_schema_extra=rules.of_quantity)]
@@ -315,7 +315,7 @@ class Quota(_Model):
 def understood(name: str, spec: object) -> tuple[QuotaSpec | None, tuple[str, ...]]:
     """The spec of the quota called ``name``, or None and why it cannot be used: sentences that begin with a field path.
 
-    ``spec`` is the object's, decoded. At most eight problems are told.
+    ``spec`` is the object's, decoded. At most eight problems are reported.
     """
     found: QuotaSpec | None = None
     problems = []

@@ -116,7 +116,7 @@ class Ask(msgspec.Struct, frozen=True):
     #: Of the first pod set that names one.
     priority_class: str = ""
     #: Demand of one pod, and number of pods, of the set that the scale subresource sets, or of the only set; None
-    #: where there is no such set. Also said while suspended.
+    #: where there is no such set. Also known while suspended.
     per_replica: dict[str, int] | None = None
     replicas: int | None = None
     #: While it is suspended and has not ended: what it asks for once it runs.

@@ -31,7 +31,7 @@ from bus.kube.kinds.paths import bounded
 MOST_RESOURCES = 64
 #: What a container may use without bounds where it states no limit.
 UNBOUNDED = ("cpu", "ephemeral-storage", "memory")
-#: Most keys that are told of, half of them of requests.
+#: Most keys that are reported, half of them of requests.
 MOST_UNSTATED = 12
 #: Most containers that are named where they lack something, and longest name of one.
 MOST_NAMED = 8

@@ -79,7 +79,7 @@ class Changes:
         return event
 
     def _parked(self, record: Record, error: MalformedJsonError | ObservationError) -> Event | None:
-        """That ``record`` is refused, with a list since it could have been a delete; None where said."""
+        """That ``record`` is refused, with a list since it could have been a delete; None where it was published."""
         event = self._observing.refused(record, error)
         if not self._observing.is_news(event):
             return None

@@ -53,7 +53,7 @@ class Polling(msgspec.Struct, frozen=True):
     """How a kind is followed that cannot be watched: all of it is read so often."""
 
     seconds: float
-    #: Of a uid and a moment: what a deletion of that object would have told.
+    #: Of a uid and a moment: what a deletion of that object would have reported.
     gone: Callable[[str, int], bytes]
 
 
@@ -65,10 +65,10 @@ class Source(msgspec.Struct, frozen=True):
     #: Where the API server serves all of them, e.g. ``/api/v1/pods``; with a query where only some are followed.
     path: str
     translate: Translate
-    #: Every version is evidence and is said. Otherwise one that differs by its version only is left
+    #: Every version is evidence and is published. Otherwise one that differs by its version only is left
     #: out.
     every_version: bool = False
-    #: Makes the fact of a complete list, which is said too, so that what disappeared unseen is closed. None = they are not.
+    #: Makes the fact of a complete list, which is published too, so that what disappeared unseen is closed. None = they are not.
     list_fact: Callable[..., Fact] | None = None
     #: Also those that nobody asked for. They are the larger part of a quiet history.
     says_every_list: bool = False
@@ -79,7 +79,7 @@ class Source(msgspec.Struct, frozen=True):
     kind: str = ""
     #: A custom kind: where it is not installed, there is nothing to follow.
     is_optional: bool = False
-    #: Followed only while the policy of a reactor reads it: it says much, and all that is said is kept.
+    #: Followed only while the policy of a reactor reads it: there is much of it, and all that is published is kept.
     on_demand: bool = False
     #: None = it is watched.
     polling: Polling | None = None
@@ -140,7 +140,7 @@ class ReflectorState(msgspec.Struct):
     unknown: int = 0
     #: Objects first told of by a change or a delete: their beginning was not seen (A6, A8).
     late: int = 0
-    #: Records that showed a bound object on another node; what a list confirms is said then (A22).
+    #: Records that showed a bound object on another node; what a list confirms is published then (A22).
     moved: int = 0
     #: Versions that a store put back to an older state gave out again, with another content.
     reissued: int = 0
@@ -150,7 +150,7 @@ class ReflectorState(msgspec.Struct):
     #: first hundred, and how many they are (0 is right).
     unread: dict[str, str] = msgspec.field(default_factory=dict)
     unread_count: int = 0
-    #: Why nothing is said, where a clock is wrong by years; "" where it is not.
+    #: Why nothing is published, where a clock is wrong by years; "" where it is not.
     wrong_clock: str = ""
     #: What keeps the reflector from its work now; "" while it works.
     trouble: str = ""

@@ -13,7 +13,7 @@ from bus.envelope import Event
 from bus.events.observations import SourceHeard
 from bus.kube.watch.contract import ReflectorSettings, Source
 
-#: Kinds whose lists are not all said say this so many times more seldom: no charge rests on them.
+#: Kinds whose lists are not all published say this so many times more seldom: no charge rests on them.
 SELDOM = 12
 
 
@@ -34,7 +34,7 @@ class Heartbeats:
         self._due_at = now + self._every
 
     def unconfirmed(self) -> None:
-        """What was told may not be all: nothing is said until a list is accepted again."""
+        """What was told may not be all: nothing is published until a list is accepted again."""
         self._due_at = float("inf")
 
     def due(self, now: float, received_us: int, version: str) -> list[Event]:

@@ -75,7 +75,7 @@ class Accelerator(msgspec.Struct, frozen=True, array_like=True):
 
 class LabelPolicy(msgspec.Struct, frozen=True):
     """What a source may take from labels and annotations. The same policy gives the same facts, so
-    a change of it takes effect with the next observation of an object and never in what was said
+    a change of it takes effect with the next observation of an object and never in what was published
     before.
     """
 

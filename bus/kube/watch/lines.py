@@ -121,7 +121,7 @@ def refused(record: Record, resource: str, error: MalformedJsonError | Observati
 def with_distinct_ids(events: list[Event], error: DuplicateIdError) -> list[Event]:
     """``events`` with a digest of the body in the id that was used for another body before.
 
-    A cluster's store that was put back gives versions out again: both contents were observed, so both are said. Raises
+    A cluster's store that was put back gives versions out again: both contents were observed, so both are published. Raises
     ``error`` when that id had the digest already: then it is forged.
     """
     distinct = []

@@ -34,7 +34,7 @@ class Listing(msgspec.Struct, frozen=True):
     version: str
     #: Who is in it: uid to version; None where it is not complete.
     versions: dict[str, str] | None
-    #: What moved to another node, which is not said yet.
+    #: What moved to another node, which is not published yet.
     moved: list[Event] = []
 
 

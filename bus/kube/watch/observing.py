@@ -76,7 +76,7 @@ class Observing:
         self._state.unread, self._state.unread_count = self._unread, self._unread_count
 
     def is_news(self, event: Event) -> bool:
-        """Whether ``event`` says anything new; if so it counts as said from now on."""
+        """Whether ``event`` says anything new; if so it counts as published from now on."""
         if not self._known.admit(event):
             self._state.skipped += 1
             return False

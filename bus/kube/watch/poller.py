@@ -64,7 +64,7 @@ class Poller:
         self._source, self._polling, self._cluster = source, source.polling, cluster
         self._clock = clock if isinstance(clock, ServerClock) else ServerClock(clock)
         self._settings = settings or ReflectorSettings()
-        #: Uids of what was said and is not gone.
+        #: Uids of what was published and is not gone.
         self._there = set(known or {})
         self._known = SeenVersions(known or {}, every_version=source.every_version)
         self._observing = Observing(source, labels or LabelPolicy(), self.state, self._known, name)

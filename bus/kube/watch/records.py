@@ -46,7 +46,7 @@ T = TypeVar("T")
 class TooLargeError(ObservationError):
     """The fact is larger than a message may be.
 
-    Say less of the object, if less can be said; it is there.
+    Publish less of the object, if less can be published; it is there.
     """
 
 
@@ -55,7 +55,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     ``change`` is ADDED, MODIFIED, DELETED (watch) or LISTED (an item of a list). ``object`` is its
     JSON, untouched. ``time_us`` is when the source received it (microseconds UTC), ``source`` the
-    name the event is said under.
+    name the event is published under.
     """
 
     change: str

@@ -15,7 +15,7 @@ the watch with it. The rules, each with the row of the catalogue it answers:
   second agrees (A14).
 - A bound pod never moves to another node. The first record that says so is parked and listed for,
   at most once in ten minutes; a list that is accepted is accepted in this too (A22).
-- A version goes forward only (A5, A12). The same version of an object is said once (A7).
+- A version goes forward only (A5, A12). The same version of an object is published once (A7).
 - Times are by the API server's clock. A clock that cannot be right says nothing; one that was set waits for a list.
 - Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
   permission that lasts 60 s ends the loop with its name (A4).
@@ -178,7 +178,7 @@ class Reflector:
             self._heartbeats.unconfirmed()
             self._schedule.want(doubt, self._waits.growing(self._unaccepted))
         elif metadata_only and self._known.awaits:
-            # It is said behind all that it is about, as a list of objects is.
+            # It is published behind all that it is about, as a list of objects is.
             self._known.keep_only(found.versions or {})
             self._unproven = found, asked_us
             self._schedule.want("missed", self._settings.silence_seconds)

@@ -1,4 +1,4 @@
-"""What a reflector has said already, so that a list after a watch, or a restart, does not say it
+"""What a reflector has published already, so that a list after a watch, or a restart, does not say it
 all again.
 
 It is bounded by the objects that exist: a vanished object is forgotten, and each complete list
@@ -18,7 +18,7 @@ from bus.envelope import Event
 from bus.events.observations import ObservationRefused
 from bus.kube.watch.records import identity
 
-#: Refused records that are remembered, so that one which stays in the watch is said once.
+#: Refused records that are remembered, so that one which stays in the watch is published once.
 MOST_REFUSALS = 1024
 
 
@@ -41,7 +41,7 @@ _bound_decoder = msgspec.json.Decoder(_Bound)
 
 
 class SeenVersions:
-    """Uid to the newest resourceVersion said, and for kinds whose status churns, what was said
+    """Uid to the newest resourceVersion published, and for kinds whose status churns, what was published
     of it.
     """
 
@@ -62,7 +62,7 @@ class SeenVersions:
         return len(self._versions)
 
     def holds(self, event: Event) -> bool:
-        """Whether any version of the object of ``event`` was said."""
+        """Whether any version of the object of ``event`` was published."""
         return identity(event)[0] in self._versions
 
     def moves(self, event: Event) -> bool:
@@ -83,11 +83,11 @@ class SeenVersions:
         self._nodes[identity(event)[0]] = sys.intern(_bound_decoder.decode(event.body).node or "")
 
     def has(self, uid: str, version: str) -> bool:
-        """Whether this version of this object was said."""
+        """Whether this version of this object was published."""
         return self._versions.get(uid) == version
 
     def admit(self, event: Event) -> bool:
-        """Whether ``event`` says anything new; if so it counts as said from now on."""
+        """Whether ``event`` says anything new; if so it counts as published from now on."""
         if event.type == ObservationRefused.wire_type:
             return self._admit_refusal(event.id)
         uid, version = identity(event)
@@ -107,7 +107,7 @@ class SeenVersions:
         return self._every_version or self._changed(event, uid, version)
 
     def compare(self, versions: Mapping[str, str]) -> bool:
-        """Whether a list that only says who is there, in which version, has no older one than was said.
+        """Whether a list that only says who is there, in which version, has no older one than was published.
 
         What is newer in it the watch has yet to tell.
         """

@@ -107,7 +107,7 @@ def events(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most events, the newest.")] = 100,
 ) -> None:
-    """What was said: the newest events, the history of one thing, or the vocabulary.
+    """What was published: the newest events, the history of one thing, or the vocabulary.
 
     \b
     bursar events --key 0b6c7d3e-…
@@ -140,7 +140,7 @@ def events(
 
 
 def _require(select: Select, key: str | None, kind: str | None) -> None:
-    """Raise where nothing at all was said of the key, or of the type, naming near ones; keys out of what was not trimmed."""
+    """Raise where nothing at all was published of the key, or of the type, naming near ones; keys out of what was not trimmed."""
     if key is None:
         there = {type for _, type in counts(select)}
         if kind not in there:

@@ -302,7 +302,7 @@ def parked_show(
     asked: CommandContext,
     sequence: Annotated[int, typer.Argument(min=1, metavar="SEQUENCE")],
 ) -> None:
-    """One parked event as it was said.
+    """One parked event as it was published.
 
     Example: bursar parked show 4711
     """

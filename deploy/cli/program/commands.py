@@ -73,7 +73,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
     ),
     "diff": Entry(
         "cli.usage.diff",
-        "What changed between two moments: use by team, pods by namespace, quotas, and what was said and decided.",
+        "What changed between two moments: use by team, pods by namespace, quotas, and what was published and decided.",
     ),
     "devices": Entry(
         "cli.usage.devices",
@@ -278,7 +278,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Let the reactors go on.",
     ),
     "events": Entry(
-        "cli.history.events", "What was said: the newest events, the history of one thing."
+        "cli.history.events", "What was published: the newest events, the history of one thing."
     ),
     "sql": Entry("cli.history.events", "Ask the ledger in SQL, read-only."),
     "export": Entry(
@@ -339,7 +339,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Events that could not be read or folded. They are kept, and in no figure.",
         {
             "list": Entry("cli.history.keeping", "Every parked event and why it was parked."),
-            "show": Entry("cli.history.keeping", "One parked event as it was said."),
+            "show": Entry("cli.history.keeping", "One parked event as it was published."),
             "redrive": Entry(
                 "cli.history.keeping",
                 "Fold parked events once more, after a fix.",

@@ -109,7 +109,7 @@ def list_(
         notes = footer(stands.sequence, stands.observed_s)
         if len(rows) > MOST_FORECAST:
             notes.append(
-                f"of {len(rows)} budgets no LIKELY is said here: bursar budget forecast QUOTA"
+                f"of {len(rows)} budgets no LIKELY is shown here: bursar budget forecast QUOTA"
             )
         answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 

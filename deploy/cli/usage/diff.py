@@ -46,7 +46,7 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """What changed between two moments: use by team, pods by namespace, quotas, and what was said and decided.
+    """What changed between two moments: use by team, pods by namespace, quotas, and what was published and decided.
 
     Each moment is answered as it was known then, so what was observed late counts as a change when it came.
 

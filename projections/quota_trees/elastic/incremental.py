@@ -80,7 +80,7 @@ class ElasticTree(Part):
         self._cluster = dict(allocatable)
 
     def set_quota(self, quota: Quota) -> None:
-        """Take a quota in, new or changed. Its pods may have been said before, its parent later."""
+        """Take a quota in, new or changed. Its pods may have been seen before, its parent later."""
         if quota.name == ROOT:
             return
         self._take_out(quota.name)

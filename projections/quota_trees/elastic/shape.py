@@ -31,7 +31,7 @@ class Quota(msgspec.Struct, frozen=True):
     """One elastic quota as its object says.
 
     `max` is the upper limit, `min` what it gets whatever others ask, `weight` its part in what is
-    left over (`None`: never said). `lends`: what it does not ask for goes to others, its min too.
+    left over (`None`: never stated). `lends`: what it does not ask for goes to others, its min too.
     `is_parent`: holds quotas, not pods. `tree_id` names its tree, `tree_root` that it is the top
     of one; `force_update` skips the checks of mins. `namespaces`: pods of these go into it.
     `strict_max_keys`: max may not be set below what is used of these.
@@ -60,7 +60,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def shared_weight(quota: Quota) -> Resources:
-    """The weights by which a quota takes part: max where none was said or all are zero."""
+    """The weights by which a quota takes part: max where none was stated or all are zero."""
     weight = quota.weight
     return weight if weight and any(weight.values()) else quota.max
 

@@ -123,5 +123,5 @@ class Notices:
         try:
             await self._transport.publish([event], expect=Expectation(event.subject, 0))
         except WrongExpectationError:
-            _log.info("who was told of %s was said by another process", decision.id)
+            _log.info("who was told of %s was recorded by another process", decision.id)
         self._recorded.add(decision.id)

@@ -79,7 +79,7 @@ class Holdings:
         self._store(self.tree, fact, event)
 
     def burn(self, at_us: int, event: Event) -> None:
-        """All of this moment was said: budgets burn from here on as their quotas hold."""
+        """All of this moment was read: budgets burn from here on as their quotas hold."""
         for quota in sorted(self._touched):
             metered = self._burning.changed(quota, at_us)
             if metered is not None:

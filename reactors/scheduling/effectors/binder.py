@@ -47,7 +47,7 @@ LATE_SECONDS = 75.0
 REFUSED_SECONDS = 20.0
 #: Why a pod is not bound that every Bind plugin leaves to another.
 NOBODY = "no plugin of its profile binds this pod"
-#: Most placements that are said in one event not to be bound.
+#: Most placements that one event reports as not bound.
 MOST_REFUSALS = 200
 
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Outstanding(Protocol):
         ...
 
 
-#: Says why placements were not bound. Raises RetryableError where it cannot be said now.
+#: Says why placements were not bound. Raises RetryableError where it cannot be published now.
 Settle = Callable[[Sequence[tuple[Placement, Outcomes]]], Awaitable[None]]
 
 
@@ -316,7 +316,7 @@ class Binder:
         try:
             await self._say(refused)
         except RetryableError as error:
-            _log.warning("why pods were not bound is said later: %s", error)
+            _log.warning("why pods were not bound is published later: %s", error)
             now = asyncio.get_running_loop().time()
             self._say_at = now + max(error.delay_seconds, AGAIN_SECONDS)
             return
