@@ -308,7 +308,7 @@ def test_nothing_is_said_to_a_cluster_at_a_hub(tmp_path, capsys):
         "cull undo x",
     ):
         bursar(*words.split(), "--data", tmp_path, "--cluster", "b")
-        assert "say it to the cluster's own Bursar" in capsys.readouterr().err, words
+        assert "use the cluster's own Bursar" in capsys.readouterr().err, words
 
 
 def test_of_a_ledger_with_several_clusters_one_is_reported_or_the_option_is_refused(
