@@ -10,11 +10,11 @@ Source: Sigstore, Rekor OpenAPI 1.0; RFC 6962 (2.1.1, Merkle audit paths); trans
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import logging
 import ssl
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
@@ -245,32 +245,38 @@ class TransparencyLog:
         return httpx.create_ssl_context(trust_env=self._trust_env)
 
     def _ask(self, method: str, path: str, body: Any = None, also: Sequence[int] = ()) -> bytes:
-        """The body of an answer, or b"" where its status is one of ``also``."""
-        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        content, end = b"", time.monotonic() + WHOLE_SECONDS
+        """The body of an answer, or b"" where its status is one of ``also``. Not for a thread whose loop runs."""
         try:
-            with httpx.Client(
+            # A loop, as it alone bounds a whole answer: headers, too, may come byte by byte.
+            status, content = asyncio.run(self._answer(method, path, body))
+        except TimeoutError:
+            raise self._wrong(f"{path}: not all of it came in {WHOLE_SECONDS:.0f} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._wrong(f"{str(error) or type(error).__name__}") from None
+        if status in also:
+            return b""
+        if not httpx.codes.is_success(status):
+            raise self._wrong(f"{path}: HTTP {status}{_reason(content)}")
+        return content
+
+    async def _answer(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
+        """(status, body) of an answer."""
+        timeout, content = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS), b""
+        async with (
+            asyncio.timeout(WHOLE_SECONDS),
+            httpx.AsyncClient(
                 timeout=timeout,
                 trust_env=self._trust_env,
                 headers=AS_IT_IS,
                 verify=self._authorities,
-            ) as client:
-                with client.stream(method, self._url + path, json=body) as answer:
-                    for part in answer.iter_raw():
-                        content += part
-                        if len(content) > MOST_BYTES:
-                            raise self._wrong(f"{path}: an answer of more than {MOST_BYTES} bytes")
-                        if time.monotonic() > end:
-                            raise self._wrong(
-                                f"{path}: not all of it came in {WHOLE_SECONDS:.0f} s"
-                            )
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._wrong(f"{str(error) or type(error).__name__}") from None
-        if answer.status_code in also:
-            return b""
-        if not answer.is_success:
-            raise self._wrong(f"{path}: HTTP {answer.status_code}{_reason(content)}")
-        return content
+            ) as client,
+            client.stream(method, self._url + path, json=body) as answer,
+        ):
+            async for part in answer.aiter_raw():
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise self._wrong(f"{path}: an answer of more than {MOST_BYTES} bytes")
+            return answer.status_code, content
 
     def _wrong(self, why: str) -> TransparencyLogError:
         return TransparencyLogError(f"{self._url}: {why}")

@@ -123,7 +123,8 @@ def test_who_answers_in_the_place_of_the_log_is_found(data, where, log, capsys):
 async def test_a_log_that_is_away_is_said_and_tried_again(data, where, log, monkeypatch, capsys):
     monkeypatch.setattr(sealing, "RETRY_SECONDS", 0.0)
     log.status = 503
-    code, _, err = verified(capsys, "--heads", where)
+    # A command has a thread without a loop.
+    code, _, err = await asyncio.to_thread(verified, capsys, "--heads", where)
     assert code == Exit.FAILED and "HTTP 503: 'out of order'" in err and "Traceback" not in err
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
     anchoring = Anchoring(load(), store)
