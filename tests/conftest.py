@@ -34,7 +34,7 @@ settings.load_profile("default")
 
 #: After a collection that took longer, what is there by then (parsed modules, a recorded day) is not looked at again: what
 #: a fixture of a module that is there by then leaves open is not found.
-MUCH_SECONDS = 0.002
+MUCH_SECONDS = 0.02
 
 
 @pytest.hookimpl(wrapper=True)

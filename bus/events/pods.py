@@ -1,5 +1,4 @@
-"""Facts about pods: seen, gone, the complete lists that close what disappeared unseen, the budgets that protect them, the
-groups in which they start together, and the Reservations that keep room of a node for them.
+"""Facts about pods: observed, vanished and completely listed pods, PodDisruptionBudgets, PodGroups and Reservations.
 
 Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
 that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.

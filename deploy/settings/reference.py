@@ -1,4 +1,4 @@
-"""Every setting: its key, what it takes, its default and unit, the variable that sets it, and what it means.
+"""The reference of all settings. Each has its key, type, default, unit, environment variable and meaning.
 
     python -m deploy.settings.reference > docs/settings.md
 

@@ -52,7 +52,7 @@ def adopted(store: Store, model: Model) -> Checkpoint:
 
 
 def release(connection: sa.Connection) -> None:
-    """Take out what was parked as newer and can be read, in the transaction that gives all parts that take it what it says."""
+    """Delete the parked events that this program can read by now. The same transaction folds them into their projections."""
     for some in _groups([sequence for sequence, _ in _late(connection)]):
         connection.execute(parked.delete().where(parked.c.sequence.in_(some)))
 

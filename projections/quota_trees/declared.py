@@ -1,7 +1,7 @@
-"""Which quotas stand in which tree, with which limits, and which changes of them are on their way?
+"""The quotas of each tree: their limits, and admitted changes of quotas that were not observed yet.
 
-One row for each quota of a tree, from every entry of the journal about it that was not refused, in whatever order they come:
-the newest observation by number, and the asks that no observation has settled yet.
+Each quota of a tree has one row. The row has the newest observation of the quota by number, and the changes that no observation
+has settled yet. It follows from all entries of the journal about the quota but refusals, in any order.
 
 Source: docs/architecture.md; :class:`projections.quota_trees.shape.Node`, whose rules give the amounts.
 """

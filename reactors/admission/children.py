@@ -267,8 +267,9 @@ class Children:
         return holder if holder is not None and holder.uid == owner.uid else None
 
     def weighs(self, kind: str, uid: str, ask: kinds.Ask, before: Stored = None) -> dict[str, int]:
-        """The least charge of an object: for what lives below it, and for what may still land there because it asked for that
-        ``before``.
+        """The least charge of an object. It covers the pods below the object, and the pods that may still come there.
+
+        ``before``: the object's earlier request, by which its controller may still create pods.
         """
         node, awaited = self._view.coverage.lives.node(uid), {}
         if isinstance(before, kinds.Ask) and self._view.state.listed_us(POD):

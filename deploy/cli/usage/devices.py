@@ -41,10 +41,10 @@ def devices(
 ) -> None:
     """Card by card who holds which part by a claim and since when, what is reserved, and what is idle.
 
-    The cards are those that ResourceSlices show or claims have, those that KAI shares out, and those that pods were given by
-    Koordinator's rules (DeviceShare). RESERVED: a claim has it and no
-    pod holds it. UNKNOWN: nobody saw when a pod that held it ended. PLUGIN: so many a node's device plugin offers; nobody says
-    which pod has which, but `bursar acct --node` how many. `v1_device_usage` has the cards of slices by day.
+    Cards are known from ResourceSlices, from claims, from KAI's sharing, and from Koordinator's rules (DeviceShare).
+    RESERVED: a claim has the card and no pod holds it. UNKNOWN: a pod held the card, and its end was not seen.
+    PLUGIN: cards that a node's device plugin offers. Nobody reports which pod has which card; `bursar acct --node` has the number.
+    `v1_device_usage` has the cards of ResourceSlices by day.
 
     \b
     bursar devices

@@ -1,11 +1,14 @@
 """A tree of elastic quotas that is kept up to date one change at a time.
 
-In memory, without IO. It gives the same figures as dividing everything from scratch, after any changes in any order, but
-touches only what a change reaches: what pods ask and use goes up at once, as far as it changes
-anything (a quota at its max hides the rest); what is handed down is divided when somebody asks,
-along the path to that quota, and only where a child or the total of that level is not as it was
-when it was last divided. So a pod's change costs its depth, and a question the children of each
-quota on the path.
+In memory, without IO. The figures are those of dividing everything from scratch, after any changes in any order. A change
+touches few quotas:
+
+- The requests and the use of pods are added to the quotas above at once, up to the first quota whose sums do not change, such as
+  one at its max.
+- The runtime of a quota is divided when it is read, along the path from the root to that quota. A level is divided again only if
+  one of its quotas or its total changed.
+
+So a change of a pod costs the depth of its quota, and a read costs the children of each quota on the path.
 
 Upstream keeps a version counter per level for the same purpose; here each division remembers the
 total it was made from and is dropped when a child changes, which cannot be forgotten.
