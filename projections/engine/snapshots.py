@@ -27,7 +27,7 @@ from projections.engine.tables import checkpoints, snapshots
 
 #: Version of the form in which all snapshots are written, and of what no part's shape shows: it grows when a fold gives another
 #: state for the same history.
-FORM = 2
+FORM = 3
 
 #: Most bytes of a state: twenty times what 100,000 pods need.
 LARGEST = 2**31

@@ -121,7 +121,9 @@ class QueueState(Part):
         elif event.type == WorkloadVanished.wire_type:
             self._lost((event.key,))
         elif event.type == ObjectsListed.wire_type:
-            self._lost([*self._moved, *self._released, *self._stopped, *self._returning])
+            self._lost(
+                [*self._held, *self._moved, *self._released, *self._stopped, *self._returning]
+            )
         elif event.type == AdmissionDecided.wire_type:
             fact = AdmissionDecided.read(event)
             if fact.reason == "released":
@@ -145,6 +147,8 @@ class QueueState(Part):
         if found is not None and found.ask.held:
             self._held.add(uid)
             self.changes += 1
+        else:
+            self._held.discard(uid)
 
     def _let_go(self, fact: AdmissionDecided, released_us: int) -> None:
         found = self._view.objects.get(fact.uid)
@@ -190,11 +194,11 @@ class QueueState(Part):
     # questions
 
     def held(self) -> Iterator[tuple[Object, QuotaRef | None]]:
-        """Every workload that is held, and its quota. What is not held any more is dropped: it is held anew when it is seen so."""
+        """Every workload that is held, and its quota."""
         for uid in sorted(self._held):
             found = self._view.objects.get(uid)
+            # It may be gone by another reason than an observation of its own.
             if found is None or not found.ask.held:
-                self._held.discard(uid)
                 continue
             is_ours = found.owner is None or found.owner.kind not in COVERING
             yield found, self._view.place(found.labels, found.namespace) if is_ours else None

@@ -16,11 +16,11 @@ from tests.reactors.engine.restoring import folded, readers_of
 from tests.recording import recorded
 
 WRITTEN_DOWN = {
-    "form": 2,
+    "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "948bfc8291381761",
-    "reactors": "297b701864ce0799",
-    "admission": "fb5c1f91d687b212",
+    "versions": "96af11ae12ef8be4",
+    "reactors": "8d7b12567828d497",
+    "admission": "0c9c15a292944ca0",
 }
 
 ADVICE = """
@@ -73,3 +73,14 @@ def test_the_state_that_is_written_down_says_something():
     assert digest(plain(readers_of(history).saved())) != digest(
         plain(readers_of(history[:3_900]).saved())
     )
+
+
+def test_a_question_about_who_waits_changes_nothing():
+    """Only events change it: else a snapshot tells who asked, and differs from the fold of the history."""
+    history = recorded()[:4_000]
+    replica = folded(Replica(REACTORS, history[0].cluster), history, [], decides_on=lambda _: False)
+    lines = replica.states["evictions"].lines
+    before = plain(lines.saved())
+    waiting = list(lines.held())
+
+    assert (before, waiting) == (plain(lines.saved()), list(lines.held()))

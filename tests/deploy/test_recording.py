@@ -19,7 +19,7 @@ from projections.engine.store import Store, engine
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at, last_archived, reader_of
-from tests.deploy.ledgers import bursar, make_ledger
+from tests.deploy.ledgers import bursar, make_ledger, process
 from tests.reactors.engine.restoring import readers_of
 from tests.recording import recorded
 
@@ -134,6 +134,16 @@ def test_every_decision_in_it_is_derived_again(data, capsys):
     assert min(told["reviews"], told["observed"]) > 100
     assert not told["decisions_by_other_rules"]
     assert {"metered"} == told["entries_passed_over"].keys()
+
+
+@pytest.mark.nats
+def test_the_snapshot_of_a_first_run_is_the_fold_of_its_history(tmp_path, capsys):
+    """As a newcomer has it: `bursar up` plays the day, with its reactors beside the ledger, and ends."""
+    assert process("up", "--once", "--data", tmp_path / "d", HOME=str(tmp_path)).returncode == 0
+    bursar("verify", "--decisions", "--data", tmp_path / "d", "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+
+    assert (True, 1, []) == (found["ok"], found["snapshots"], found["snapshots_different"])
 
 
 JOB = """
