@@ -26,6 +26,7 @@ from tests.cases import (
     openb_ledger,
     openb_small_bind,
     pod_accounting,
+    reports,
     reservation,
     scheduler_diagnosis,
     yoda_score,
@@ -136,6 +137,11 @@ def test_devices_are_asked_for_as_the_case_says(case, seed):
     assert case["expect"]["demand"] == device_accounting.demand(
         device_accounting.mixed(events, seed) if seed else events
     )
+
+
+@pytest.mark.parametrize("name", reports.REPORTS)
+def test_a_report_gets_the_right_answer(capsys, tmp_path, name):
+    reports.check(capsys, tmp_path, reports.REPORTS[name])
 
 
 @pytest.fixture(scope="session")
