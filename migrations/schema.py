@@ -2,7 +2,7 @@
 
 All steps that are missing, and the views, are one transaction under one lock: a crash leaves the schema as it was, and of
 two processes that start together the second waits and finds nothing to do. On SQLite the lock is the write lock
-of the database file (BEGIN IMMEDIATE), on PostgreSQL an advisory lock that ends with the transaction.
+of the database file (BEGIN IMMEDIATE), on PostgreSQL one that only a writing role can take and that ends with the transaction.
 
 **Back by one version.** A step of which older programs need not know, since it only adds (tables, indexes, columns that may be
 NULL or have a default), says so in its name: ``0023_from_0021`` is a schema with which programs of 0021 go on, and leave as it
@@ -31,13 +31,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from bus.crashpoints import crashpoint
-from bus.errors import LedgerNewerError
+from bus.errors import LedgerError, LedgerNewerError
 from migrations import floor_of, number_of
+from projections.engine.session_locks import lock, make_lockable
 from projections.engine.store import WAIT_SECONDS, looking
 from projections.views import VIEWS, View
 
-#: Key of PostgreSQL's advisory lock: any number that is ours alone.
-LOCK = int.from_bytes(hashlib.sha256(b"bursar migrations").digest()[:8], "big", signed=True)
+#: The view of PostgreSQL whose lock it is.
+LOCK = "bursar_schema_lock"
 
 #: PostgreSQL's code for a view that is replaced by one with a column less, or of another type.
 _OTHER_COLUMNS = "42P16"
@@ -66,10 +67,12 @@ def upgrade(engine: sa.Engine) -> str:
             return str(found)
     with engine.connect() as connection:
         _wait_for_lock(connection)
+        if connection.dialect.name == "postgresql":
+            make_lockable(connection, LOCK)
         with connection.begin():
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{MIGRATION_SECONDS}s'")
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+                if not lock(connection, LOCK, seconds=MIGRATION_SECONDS):
+                    raise LedgerError("another process changes the schema of this ledger")
             found = _revision(connection)
             if _is_newer(found):
                 return str(found)

@@ -11,6 +11,7 @@ Source: ``docs/operating.md``.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,8 +49,8 @@ SELECT CASE
   WHEN (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN 'is a superuser'
   WHEN EXISTS (
     SELECT 1 FROM pg_roles WHERE rolname IN ('pg_write_all_data', 'pg_execute_server_program',
-      'pg_read_server_files', 'pg_write_server_files') AND pg_has_role(oid, 'MEMBER')
-  ) THEN 'is a member of a role that writes, or reaches files and programs of the server'
+      'pg_read_server_files', 'pg_write_server_files', 'pg_maintain', 'pg_signal_backend') AND pg_has_role(oid, 'MEMBER')
+  ) THEN 'is a member of a role that writes, locks, ends sessions, or reaches files and programs of the server'
   WHEN EXISTS (
     SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
@@ -59,6 +60,11 @@ SELECT CASE
   ) THEN 'may change tables'
 END
 """
+
+
+#: Functions that take locks of the server, and the locks that this session holds.
+_ADVISORY = re.compile(r"pg_\w*advisory", re.IGNORECASE)
+_LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
 
 
 class Answer(msgspec.Struct):
@@ -167,11 +173,17 @@ def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) 
     try:
         with driver.cursor() as cursor:
             _refuse_powers(cursor)
+            if found := _ADVISORY.search(query):
+                raise RefusedQueryError(f"refused: {found[0]}; only reading is allowed")
             cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
             # As a cursor it is a query that gives rows; prepared, it is one statement: no COPY, SET or COMMIT.
             cursor.execute(f"DECLARE asked NO SCROLL CURSOR FOR {query}", prepare=True)
             cursor.execute("FETCH 0 FROM asked")
-            return _answer(cursor.description, _fetched(cursor), rows)
+            answer = _answer(cursor.description, _fetched(cursor), rows)
+            # A name may be spelled in escapes, or lie in text that another function runs.
+            if cursor.execute(_LOCKS).fetchone()[0]:
+                raise RefusedQueryError("refused: the query takes locks; only reading is allowed")
+            return answer
     except psycopg.Error as error:
         reason = str(error).splitlines()[0]
         raise RefusedQueryError(f"refused or failed: {reason}") from None

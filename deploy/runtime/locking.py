@@ -1,9 +1,10 @@
 """One process for each part of an installation, as one writer for one ledger: a lock that ends with the process that holds it.
 
-SQLite: a locked file beside the database, which names its holder. PostgreSQL: an advisory lock of a session, so that two
-machines cannot write one ledger either. PostgreSQL ends the session of a machine that is silent for 25 seconds. A process that was
-paused keeps its session, as its kernel answers; who lost it all the same is told by :class:`HeldLock` before it goes on. That one
-may believe for some seconds that it holds the lock, so who is next to act lets these pass before it writes to the cluster.
+SQLite: a locked file beside the database, which names its holder. PostgreSQL: a lock of a session, so that two machines cannot
+write one ledger either. Only a role with write access can take it (:mod:`projections.engine.session_locks`).
+PostgreSQL ends the session of a machine that is silent for 25 seconds. A process that was paused keeps its session, as its
+kernel answers; who lost it all the same is told by :class:`HeldLock` before it goes on. That one may believe for some seconds
+that it holds the lock, so who is next to act lets these pass before it writes to the cluster.
 
 Source: docs/wrong-input.md; PostgreSQL, "Explicit Locking" and ``tcp_keepalives_idle``.
 """
@@ -24,6 +25,7 @@ import sqlalchemy as sa
 from bus import private_files
 from bus.waiting import beside
 from deploy.errors import LedgerBusyError, LostLockError
+from projections.engine.session_locks import lift_limits, lock, make_lockable
 
 #: The parts of an installation that one process does at a time: writing the ledger; deciding and acting.
 LEDGER, ACTING = "ledger writer", "acting"
@@ -32,9 +34,14 @@ _SAID = {
     ACTING: "Another process decides and acts by this ledger",
 }
 
+#: The views of PostgreSQL whose locks they are.
+_VIEWS = {LEDGER: "bursar_ledger_lock", ACTING: "bursar_acting_lock"}
+
 #: Between two attempts to get what another process holds, and between two looks whether a lock is still held.
 WAIT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
+#: An attempt waits for so long.
+_MOMENT_SECONDS = 0.2
 #: For so long a lock is taken to be held after a look.
 CONFIRMED_SECONDS = 5.0
 #: When PostgreSQL ends the session of a machine that does not answer, and the machine one of a server that does not: after
@@ -44,6 +51,14 @@ _SILENCE = {"idle": 10, "interval": 5, "count": 3}
 HANDOVER_SECONDS = CONFIRMED_SECONDS + 5.0
 #: Whole seconds for a connection.
 _CONNECT_SECONDS = 10
+#: Sessions of roles that write and hold an advisory lock, which is shown in two halves.
+_WRITERS = """
+SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (l.classid::bigint << 32 | l.objid::bigint) = %(key)s
+  AND has_table_privilege(a.usesysid, to_regclass('events'), 'INSERT')
+"""
 _OPTIONS = {
     "connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": 20_000, "keepalives": 1,
     **{f"keepalives_{name}": value for name, value in _SILENCE.items()},
@@ -173,15 +188,36 @@ def _file_lock(path: Path, purpose: str, part: str) -> Iterator[None]:
 @contextmanager
 def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[], object]]:
     """Gives what asks the session that holds the lock."""
-    digest = hashlib.sha256(f"bursar {part}".encode()).digest()
-    key = int.from_bytes(digest[:8], "big", signed=True)
-    alone = sa.create_engine(engine.url, poolclass=sa.NullPool, connect_args=_OPTIONS)
-    with alone.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for name, value in _SILENCE.items():
-            connection.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
-        if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
-            database = sa.make_url(url).database
-            raise LedgerBusyError(_SAID[part], holder=f"a session of the database {database!r}")
+    alone = sa.create_engine(
+        engine.url,
+        poolclass=sa.NullPool,
+        connect_args=_OPTIONS,
+        isolation_level="READ COMMITTED",
+    )
+    with alone.connect() as connection:
+        with connection.begin():
+            for name, value in _SILENCE.items():
+                connection.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
+        lift_limits(connection)
+        make_lockable(connection, _VIEWS[part])
+        transaction = connection.begin()
+        is_free = lock(connection, _VIEWS[part], seconds=_MOMENT_SECONDS)
+        if not is_free or _older_holds(connection, part):
+            holder = f"a session of the database {sa.make_url(url).database!r}"
+            raise LedgerBusyError(_SAID[part], holder=holder)
         yield lambda: connection.scalar(sa.select(1))
         if not connection.invalidated:
-            connection.scalar(sa.select(sa.func.pg_advisory_unlock(key)))
+            connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
+        transaction.rollback()
+
+
+def _older_holds(connection: sa.Connection, part: str) -> bool:
+    """Whether a program of before these locks holds the part: by an advisory lock, which this session takes where it is free.
+
+    A role that may not write holds nothing by it.
+    """
+    digest = hashlib.sha256(f"bursar {part}".encode()).digest()
+    key = int.from_bytes(digest[:8], "big", signed=True)
+    if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
+        return False
+    return bool(connection.exec_driver_sql(_WRITERS, {"key": key}).scalar())

@@ -22,9 +22,9 @@ from tests.bus.roles import RoleServer
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
-#: Other tests use other databases of the same server.
-OWN_LOCKS = (
-    "locktype = 'advisory'"
+#: Who acts; other tests use other databases of the same server.
+ACTING_LOCK = (
+    "relation = to_regclass('bursar_acting_lock')"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 AUDIT = """
@@ -79,16 +79,11 @@ class Parts:
             time.sleep(0.1)
 
     def end_sessions(self):
-        """What PostgreSQL does with a machine that is silent: here with all that hold a lock but the ledger's writer."""
-        found = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {OWN_LOCKS} AND objid <> %s"
+        """What PostgreSQL does with a machine that is silent: here with the one that acts."""
         with psycopg.connect(self.postgres_url.replace("+psycopg", "")) as connection:
-            connection.execute(found, (self.ledgers_lock,))
-
-    def note_ledgers_lock(self):
-        with psycopg.connect(self.postgres_url.replace("+psycopg", "")) as connection:
-            [(self.ledgers_lock,)] = connection.execute(
-                f"SELECT objid FROM pg_locks WHERE {OWN_LOCKS}"
-            ).fetchall()
+            connection.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {ACTING_LOCK}"
+            )
 
     def stop(self):
         for process in self.running.values():
@@ -119,7 +114,6 @@ def story(parts):
     api, record = parts.plane.api, parts.folder / "audit.log"
     parts.start("ledger", "ledger")
     parts.until(lambda: "writing the ledger" in parts.log("ledger"))
-    parts.note_ledgers_lock()
     parts.start("watch", "watch", "bursar")
     parts.start("one", "act", "bursar-actor")
     parts.until(lambda: "acting" in parts.log("one"))

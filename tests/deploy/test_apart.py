@@ -96,9 +96,7 @@ async def test_who_lost_its_session_ends_and_the_next_takes_over(places, quick):
         with pytest.raises(BaseExceptionGroup) as caught:
             async with in_turn(url, first, "act", ACTING, print):
                 with second.connect() as connection:
-                    found = (
-                        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
-                    )
+                    found = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'bursar_acting_lock'::regclass"
                     connection.execute(sa.text(found))
                 await stack.enter_async_context(in_turn(url, second, "act", ACTING, print))
                 await asyncio.Event().wait()
