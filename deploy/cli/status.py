@@ -81,6 +81,7 @@ def status(
     admission = process.get("admission")
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
     row: dict[str, Any] = {
+        "paused": _pause(process.get("paused")),
         "sequence": view.sequence,
         "projected": stands.sequence,
         "lag": lag,
@@ -132,6 +133,14 @@ def status(
     write([row], asked.output, one=True, title="Bursar")
     if not is_well:
         raise typer.Exit(Exit.UNHEALTHY)
+
+
+def _pause(paused: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The pause of all reactors as the running process knows it; None where there is none."""
+    if paused is None:
+        return None
+    since = format_stamp(paused["since_us"])
+    return {"author": paused["author"], "since": since, "reason": paused["reason"]}
 
 
 def _gaps(connection: sa.Connection, last: int) -> int:
@@ -202,6 +211,10 @@ async def _ask(settings: LedgerPlace, view: BusView) -> None:
 
 def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row = dict(row)
+    if (pause := row.pop("paused")) is not None:
+        reason = f": {pause['reason']}" if pause["reason"] else ""
+        line = f"all reactors, by {pause['author']} since {pause['since']}{reason}"
+        row = {"paused": [line, f"`{hint('resume')}` ends the pause"], **row}
     # Who acts apart follows no source itself.
     acts = row["sources"] or row["admission"] is not None
     row["clock"] = row["clock"] or clock_offset(row["sources"])

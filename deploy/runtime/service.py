@@ -382,6 +382,7 @@ def _write_state(settings: Settings, progress: Progress) -> None:
         "pid": os.getpid(),
         **{"filling": progress.filled, "unsealed": progress.unsealed},
         "sources": states(progress.sources),
+        "paused": None if progress.replica is None else progress.replica.policies.pause,
         "blocked": held_back(progress.replica, progress.releasing, progress.troubles),
         "admission": progress.proof,
         "run_by": {} if progress.replica is None else run_by(progress.replica),

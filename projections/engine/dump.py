@@ -69,7 +69,9 @@ def stream(
         while rows := cursor.fetchmany(PART):
             yield rows
     finally:
-        cursor.close()
+        # A reader that failed may end after its connection, which closed the cursor.
+        if not connection.closed:
+            cursor.close()
 
 
 def sorted_rows(

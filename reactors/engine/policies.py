@@ -37,11 +37,18 @@ class SavedPolicy(msgspec.Struct):
     digest: str
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """The pause of all reactors that is in force: its author, its time (microseconds) and the reason given."""
+
+    author: str
+    since_us: int
+    reason: str
+
+
 class SavedPolicies(msgspec.Struct):
     """What a snapshot holds of all of them."""
 
-    is_paused: bool
-    pause_reason: str
+    pause: Pause | None
     current: dict[str, SavedPolicy]
 
 
@@ -54,17 +61,22 @@ class Policies(Part):
     reads: ClassVar[tuple[type[Fact], ...]] = (PauseChanged, PolicyChanged)
 
     def __init__(self, types: Mapping[str, type[ReactorPolicy]]) -> None:
-        self.is_paused = False
-        self.pause_reason = ""
+        self.pause: Pause | None = None
         self._types = types
         self._current: dict[str, Current] = {}
+
+    @property
+    def is_paused(self) -> bool:
+        """All reactors are paused."""
+        return self.pause is not None
 
     def apply(self, fact: Fact, event: Event) -> None:
         """Fold one event. A policy that this program cannot read leaves its reactor without one, and raises EnvelopeError:
         going on by the old one would be what nobody wants any more.
         """
         if isinstance(fact, PauseChanged):
-            self.is_paused, self.pause_reason = fact.is_paused, fact.reason
+            paused = Pause(fact.author, event.time_us, fact.reason)
+            self.pause = paused if fact.is_paused else None
         elif isinstance(fact, PolicyChanged) and (known := self._types.get(fact.reactor)):
             self._current.pop(fact.reactor, None)
             try:
@@ -81,11 +93,11 @@ class Policies(Part):
             name: SavedPolicy(one.mode, _canonical(one.policy), one.digest)
             for name, one in self._current.items()
         }
-        return SavedPolicies(self.is_paused, self.pause_reason, current)
+        return SavedPolicies(self.pause, current)
 
     def restore(self, saved: SavedPolicies) -> None:
         """Become what was saved. Raises ValueError or KeyError for a policy that this program cannot read."""
-        self.is_paused, self.pause_reason = saved.is_paused, saved.pause_reason
+        self.pause = saved.pause
         for name, one in saved.current.items():
             policy = self._types[name].model_validate(one.policy)
             self._current[name] = Current(one.mode, policy, one.digest)

@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "96af11ae12ef8be4",
-    "reactors": "8d7b12567828d497",
+    "versions": "769fa660e805bd95",
+    "reactors": "bc4fbcaee03b1844",
     "admission": "0c9c15a292944ca0",
 }
 

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from bus.envelope import Event
 from deploy.cli.past import FOLDER
-from deploy.cli.program.exits import Exit
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.engine.changes import Changes
@@ -65,7 +64,7 @@ def answered(data: Path, *question: str | Path) -> tuple[float, subprocess.Compl
         [Path(sys.executable).with_name("bursar"), *question, "--data", data],
         env=clean, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode not in (0, Exit.UNANCHORED):
+    if done.returncode:
         raise SystemExit(done.stderr)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,5 +1,6 @@
 """The command line: every command explains itself, errors are one line and an exit code, options stand where people put them."""
 
+import gc
 import json
 import os
 import subprocess
@@ -58,7 +59,10 @@ def test_help_tells_the_exit_codes(capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("repot",), 2, "No such command 'repot'"),
+        (("repot",), 2, "No such command 'repot'. Did you mean 'report' or"),
+        (("quota", "shwo"), 2, "Did you mean 'show'?"),
+        (("tree",), 2, "Did you mean 'quota tree'?"),
+        (("zzz",), 2, "No such command 'zzz'.  (see"),
         (("report", "--by", "tem"), 2, "cannot group by 'tem'"),
         (("report", "--by", "label:"), 2, "cannot group by 'label:'"),
         (("report", "--from", "someday"), 2, "'someday' is no time"),
@@ -217,13 +221,23 @@ def test_a25_where_every_pod_has_a_team_nothing_is_said(capsys, data):
     assert json.loads(out.partition("]\n")[2])["unassigned"] == {"pods": 0, "namespaces": []}
 
 
+def test_an_export_onto_a_file_that_exists_is_one_line(capsys, data, tmp_path):
+    """Covers the rows that were still being read: their cursor outlived its connection, and a traceback followed."""
+    file = tmp_path / "h.ndjson"
+    file.touch()
+    code = bursar("export", file, "--data", data)
+    gc.collect()
+
+    assert (code, capsys.readouterr().err.count("\n")) == (Exit.USAGE, 1)
+
+
 def test_history_comes_back_from_an_export(capsys, data, tmp_path):
     file = tmp_path / "h.ndjson.zst"
     codes = [bursar("export", file, "--data", data, "-o", "json"), bursar("verify", "--data", data)]
     codes.append(bursar("replay", "--data", data, "-o", "json"))
     out = capsys.readouterr().out
 
-    assert codes == [0, Exit.UNANCHORED, 0]
+    assert codes == [0, 0, 0]
     assert json.loads(out[out.rindex("\n{") :])["equal"] is True
     assert file.stat().st_size > 0
 

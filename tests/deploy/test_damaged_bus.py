@@ -9,7 +9,6 @@ from bus.embedded import EmbeddedServer
 from bus.envelope import to_line
 from bus.jetstream import JetStream
 from bus.streams import history
-from deploy.cli.program.exits import Exit
 from tests import factories as given
 from tests.bus.damage import cut, flip
 from tests.deploy.ledgers import EVENTS, process
@@ -46,4 +45,4 @@ def test_up_says_how_to_recover_from_a_damaged_end_and_recover_mends_it(tmp_path
     found = json.loads(recovered.stdout)
     assert (recovered.returncode, found["lost"] > 0) == (0, True)
     assert again.returncode == 0
-    assert process("verify", "--data", data).returncode == Exit.UNANCHORED
+    assert process("verify", "--data", data).returncode == 0

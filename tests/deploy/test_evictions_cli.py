@@ -6,7 +6,6 @@ import re
 import pytest
 
 from bus.events.priorities import PriorityClassObserved
-from deploy.cli.program.exits import Exit
 from reactors.evictions.settings import EvictionSettings
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
@@ -152,4 +151,4 @@ def test_whom_room_was_made_for_is_told(capsys, tmp_path):
     assert row["beneficiary"] == "Job ns/urgent"
     assert "for_priority 9" in why[0]["numbers"]
     assert "makes room for Job ns/urgent" in why[0]["numbers"]
-    assert bursar("verify", "--decisions", "--data", data) == Exit.UNANCHORED
+    assert bursar("verify", "--decisions", "--data", data) == 0

@@ -74,7 +74,7 @@ def forge(data, tmp_path):
 def test_a_log_anchors_a_history(data, where, capsys):
     code, row, _ = verified(capsys, "--heads", where)
     assert (code, row["anchored_until"]) == (Exit.OK, NEWEST)
-    assert verified(capsys)[0] == Exit.UNANCHORED
+    assert verified(capsys, "--require-anchor")[0] == Exit.UNANCHORED
 
 
 def test_a_history_that_was_signed_anew_with_its_own_key_is_found(
@@ -88,7 +88,7 @@ def test_a_history_that_was_signed_anew_with_its_own_key_is_found(
     (data / "signing.key").write_bytes(key)
     (data / "signing.key").chmod(0o600)
     assert bursar("import", "events", tmp_path / "forged.ndjson", "--data", data) == 0
-    assert verified(capsys)[0] == Exit.UNANCHORED
+    assert verified(capsys, "--require-anchor")[0] == Exit.UNANCHORED
     code, row, _ = verified(capsys, "--heads", where)
     assert (code, row["anchored_until"]) == (Exit.DIFFERENT, 0)
     (finding,) = row["findings"]

@@ -197,6 +197,27 @@ class Quiet:
 
 
 @pytest.mark.nats
+def test_a_pause_is_the_first_line_of_status(tmp_path, capsys):
+    data = make_ledger(tmp_path)
+    pause = {"author": "kim", "since_us": said.us(60), "reason": "restoring etcd"}
+    told = {"pid": os.getpid(), "sources": {}, "paused": pause}
+    (data / "up.json").write_text(json.dumps(told))
+    lines = status(data, capsys)[1].splitlines()
+    row = json.loads(status(data, capsys, "-o", "json")[1])
+
+    assert lines[1].startswith("paused") and "by kim since 2026" in lines[1]
+    assert "restoring etcd" in " ".join(lines[1:4]) and "resume" in " ".join(lines[1:4])
+    assert row["paused"] == {
+        "author": "kim",
+        "since": "2026-10-26T08:01:00Z",
+        "reason": "restoring etcd",
+    }
+    del told["paused"]
+    (data / "up.json").write_text(json.dumps(told))
+    assert "paused" not in status(data, capsys)[1]
+
+
+@pytest.mark.nats
 def test_status_says_what_a_running_process_holds_back_and_until_when(tmp_path, capsys):
     data = make_ledger(tmp_path)
     one = {"verb": "cull", "reason": "clock_jumped", "count": 3, "until_us": 0, "first": "ns/nb-0"}

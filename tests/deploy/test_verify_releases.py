@@ -42,7 +42,7 @@ def verified(capsys, data):
 def test_every_release_is_derived_again_and_counted(capsys, events, tmp_path):
     code, row = verified(capsys, make_ledger(tmp_path, events))
 
-    assert (Exit.UNANCHORED, True, 5, []) == (
+    assert (Exit.OK, True, 5, []) == (
         code,
         row["ok"],
         row["releases"],
@@ -91,4 +91,4 @@ def test_a_group_that_cannot_be_read_keeps_no_question_from_its_answer(capsys, e
         for command in (("why", "ns/j0"), ("queue", "show"), ("verify", "--decisions"))
     ]
 
-    assert [0, 0, Exit.UNANCHORED] == codes
+    assert [0, 0, 0] == codes

@@ -82,6 +82,7 @@ def why(
     a node: the same of its last try, what would place it, and when it is tried again.
     Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
     Of a pod that others ended: who did, as its condition DisruptionTarget says.
+    Of a pod without any decision: when it was created, bound and ended, and how long it waited and held its request.
     SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
 
     \b
@@ -142,8 +143,15 @@ def why(
             steps += reservations.steps(select, cluster, name, stands.sequence, now_us)
         if not steps and not objects:
             raise absent("workload, pod, quota or decision", name, names(connection, cluster, name))
+        if not steps and pods:
+            from deploy.cli.explaining import life
+
+            observed_s = stands.moments.get(cluster, stands.newest_s)
+            steps += life.steps(select, (o for o in objects if o.kind == "Pod"), observed_s)
     if not steps:
-        raise AbsentObjectError(f"nothing was ever decided about {name[:64]!r}")
+        raise AbsentObjectError(
+            f"no decision is recorded about {name[:64]!r}: `bursar acct --workload NAME` shows its pods"
+        )
     # What is so now has no place in the history: it comes last.
     steps.sort(key=lambda row: (row["time"], row["sequence"] or stands.sequence + 1))
     notes = footer(stands.sequence, stands.observed_s)

@@ -147,12 +147,20 @@ def verify(
             "and the newest snapshots with what the history gives.",
         ),
     ] = False,
+    require_anchor: Annotated[
+        bool,
+        typer.Option(
+            "--require-anchor",
+            help="Exit code 10 where nothing outside the data folder vouches for the history.",
+        ),
+    ] = False,
 ) -> None:
     """Recompute the hash chain of all events and hold it against checkpoint and signed heads, and the views against this program's.
 
     Who can write the ledger can forge all of it, and sign with the key beside it. So the answer says whether something from
     outside vouches for the history, and up to which event: a copy of heads.jsonl, or the public key, which is worth as much
-    as the private one is safe. Exit code 6 on a finding, 10 where all fits and nothing outside was named, 0 with an anchor.
+    as the private one is safe. Exit code 6 on a finding, else 0. With --require-anchor, --heads or --key: 10 where nothing
+    from outside vouches for it.
 
     \b
     bursar verify --heads /mnt/elsewhere/heads.jsonl
@@ -228,7 +236,7 @@ def verify(
     write([row], asked.output, title="Verification", one=True)
     if not row["ok"]:
         raise typer.Exit(Exit.DIFFERENT)
-    if not found.anchored_until:
+    if (require_anchor or heads or key) and not found.anchored_until:
         raise typer.Exit(Exit.UNANCHORED)
 
 

@@ -42,7 +42,7 @@ class Exit(IntEnum):
     REFUSED = 8
     #: `quota check`: something would not be admitted; `schedule check`: a pod would find no node.
     NOT_ADMITTED = 9
-    #: `verify`: all fits, and nothing from outside was named to hold it against.
+    #: `verify` with --require-anchor, --heads or --key: nothing outside the data folder vouches for the history.
     UNANCHORED = 10
     #: The reader of our output went away (as in `bursar acct | head`).
     PIPE = PIPE
@@ -60,7 +60,7 @@ MEANINGS = {
     Exit.UNHEALTHY: "status: parked events, gaps, lag or an unsafe bus",
     Exit.REFUSED: "unsafe bus or missing permission",
     Exit.NOT_ADMITTED: "quota check, schedule check: something would be refused",
-    Exit.UNANCHORED: "verify: all fits, but nothing outside vouches for it",
+    Exit.UNANCHORED: "verify: nothing outside vouches for the history, and an anchor is required",
     Exit.PIPE: "the reader of the output went away",
 }
 

@@ -6,6 +6,7 @@ list of commands is plain data (:mod:`deploy.cli.program.commands`), and each co
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,27 @@ class Lazy(Light, TyperGroup):
                 _group(cmd_name, entry) if is_group else _command(cmd_name, entry)  # type: ignore[arg-type]
             )
         return self.commands[cmd_name]
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        """The command of the first argument. The error for an unknown name proposes near ones, here or in a group."""
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            known = {command: command for command in self.table}
+            for group, entry in self.table.items():
+                if isinstance(entry, Group):
+                    known |= {
+                        command: f"{group} {command}"
+                        for command in entry.commands
+                        if command not in known
+                    }
+            near = [repr(known[one]) for one in difflib.get_close_matches(name, known, cutoff=0.7)]
+            ctx.fail(
+                f"No such command {name!r}."
+                + (f" Did you mean {' or '.join(near)}?" if near else "")
+            )
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: Any) -> None:
         """The list of commands for the help, by their texts alone."""

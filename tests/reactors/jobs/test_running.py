@@ -5,6 +5,7 @@ import pytest
 from bus import crashpoints
 from bus.errors import PermissionDeniedError, RequestRefusedError
 from bus.events.decisions import CreateReplica, EffectSettled
+from reactors.engine.policies import Pause
 from reactors.engine.verify import rederive
 from reactors.jobs.reactor import reactor
 from reactors.jobs.shape import INDEX, JOB, OPERATOR, TYPE
@@ -284,7 +285,7 @@ async def test_what_the_api_server_repeats_of_a_template_is_left_out_of_the_hist
 async def test_a_pause_holds_every_step():
     world = Running()
     await world.begin()
-    world.runner.replica.policies.is_paused = True
+    world.runner.replica.policies.pause = Pause("ops", 0, "")
     await world.submit(job())
     await world.turns(2)
 
