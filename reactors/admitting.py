@@ -23,7 +23,9 @@ from bus.waiting import beside
 from projections.engine.collecting import seldom_collecting
 from projections.engine.store import Store
 from reactors.admission.claims import CLAIMS, TEMPLATES
+from reactors.admission.governing import is_governed
 from reactors.admission.handler import Handler
+from reactors.admission.messages import ALLOWED
 from reactors.admission.metrics import Decisions
 from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
@@ -137,11 +139,16 @@ async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], N
 
 
 def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
-    """What is answered where nobody decided in time. What was refused so is taken back if it is stored later."""
+    """What is answered where nobody decided in time. What was refused so is taken back if it is stored later.
+
+    What no quota governs passes: there was nothing to decide.
+    """
     closed = closed_for({CLAIMS, TEMPLATES, *((kind.group, kind.resource) for kind in GOVERNED)})
 
     def failure(review: Review, error: Exception | None) -> Answer:
         answer = closed(review, error)
+        if not answer.allowed and not is_governed(admission.view, review):
+            answer = ALLOWED
         if answer.allowed or is_shadow:
             admission.withdrawals.answered(review.uid)
         else:

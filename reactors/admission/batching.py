@@ -72,12 +72,19 @@ class DecisionBatcher:
         while batch:
             tree = self._journals.tree(self._tree)
             draft, now_us = TreeOverlay(tree), self._clock.now_us()
-            answers = []
+            answers = list[tuple[_Waiting, Answer]]()
             for waiting in batch:
-                answer = waiting.question(draft, now_us)
+                try:
+                    answer = waiting.question(draft, now_us)
+                except Exception as error:
+                    # A question that fails is answered so; those beside it are decided.
+                    waiting.answer.set_exception(error)
+                    continue
                 draft.add(answer, now_us)
-                answers.append(answer)
-            ids = [f"admission/{w.request}/{a.number}" for w, a in zip(batch, answers, strict=True)]
+                answers.append((waiting, answer))
+            if not answers:
+                return
+            ids = [f"admission/{one.request}/{answer.number}" for one, answer in answers]
             try:
                 await self._journals.append(draft, ids)
             except WrongExpectationError as refused:
@@ -85,7 +92,7 @@ class DecisionBatcher:
                 await self._journals.turn(self._tree)
                 batch = [waiting for waiting in batch if not waiting.answer.done()]
                 continue
-            for waiting, answer in zip(batch, answers, strict=True):
+            for waiting, answer in answers:
                 if not waiting.answer.done():
                     waiting.answer.set_result(answer)
             return

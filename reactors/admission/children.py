@@ -14,6 +14,7 @@ from bus.kube import kinds
 from projections.cluster import POD
 from projections.quota_trees.keys import added, charged, ending, largest, less, missing, summed
 from reactors.admission.chains import DEPTH
+from reactors.admission.governing import is_governed
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.objects import counts_of
@@ -148,6 +149,8 @@ class Children:
         """
         is_seen = below.owner.uid in self._view.objects
         if holder is not None and (is_seen or not self.adopts(below)):
+            return None
+        if not is_governed(self._view, review):
             return None
         what = f"{below.owner.kind} {below.owner.name!r}"
         if self._is_gone(below.owner.uid):

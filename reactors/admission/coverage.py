@@ -165,8 +165,7 @@ class Coverage(Part):
             self._wait(uid, owner, pod.seen_us)
         return answers is None
 
-    def _wait(self, uid: str, owner: Owner | None, time_us: int) -> None:
-        assert owner is not None
+    def _wait(self, uid: str, owner: Owner, time_us: int) -> None:
         waiting = self._waiting.setdefault(owner.uid, set())
         if uid not in waiting:
             waiting.add(uid)
@@ -313,9 +312,8 @@ class Coverage(Part):
             return True
         return any(named(one, owner.uid) for _, one in self._charges.grants(uid))
 
-    def answers(self, owner: Owner | None, namespace: str, name: str = "") -> bool | None:
+    def answers(self, owner: Owner, namespace: str, name: str = "") -> bool | None:
         """Whether there is such a controller; None where nothing is known of its uid."""
-        assert owner is not None
         if owner.kind == NODE:
             # A mirror pod carries the name of the node that runs it. What a user writes so is charged by its review.
             node = self._view.state.nodes.get(owner.uid)

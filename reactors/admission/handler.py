@@ -26,6 +26,7 @@ from reactors.admission.children import Below, Children, Holder
 from reactors.admission.claims import CLAIMS, TEMPLATES, answer_named, asked_of_claims
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide_review
+from reactors.admission.governing import is_governed
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED, sentence, warning
@@ -90,6 +91,8 @@ class Handler:
                 return found if isinstance(found, Answer) else await self._decided(*found)
             return await self._workload(review)
         except DemandError as error:
+            if not is_governed(self._view, review):
+                return ALLOWED
             return Answer(False, "demand-unreadable", str(error), code=422)
 
     async def _workload(self, review: Review) -> Answer:
@@ -153,7 +156,7 @@ class Handler:
         is_known = found is not None and found.ask.per_replica is not None
         version = version_of(review)
         if found is None or not is_known or is_doubted(self._journals, self._view, found, version):
-            return unseen(review, scale)
+            return unseen(review, scale) if is_governed(self._view, review) else ALLOWED
         asks = kinds.scaled(found.ask, scale.replicas)
         if found.owner is not None and self._view.coverage.covered(found) is not False:
             counts = counts_of(kind.kind, asks)
@@ -177,9 +180,10 @@ class Handler:
     async def _below(self, below: Below, review: Review, scales: Object | None = None) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
-        Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one, and of
-        what no controller makes: its journal has them in one order. Where the owner was not seen yet, it was reviewed a
-        moment ago itself; what a controller makes below it counts, and is charged when it is seen.
+        An owner without a quota is asked for nothing. Else that is an ask of the owner, as where pods that another process lets
+        pass could be too many with this one, and of what no controller makes: its journal has them in one order. Where the owner
+        was not seen yet, it was reviewed a moment ago itself; what a controller makes below it counts, and is charged when it is
+        seen.
         What changes what one replica asks for stands in the journal, as do scales of ``scales``, which was not seen as it is now.
         """
         if not (below.reshapes or self._children.rises(below)):
@@ -187,24 +191,27 @@ class Handler:
         holder = self._children.holder(below.owner.uid)
         if (refusal := self._children.unheld(below, holder, review)) is not None:
             return refusal
+        where = holder.where if holder is not None else None
+        if holder is not None and where is None:
+            return ALLOWED
         is_asked = scales is not None or self._children.is_asked(below, review)
         undo = self._children.expect(below)
-        if holder is None:
+        if holder is None or where is None:
             if review.dry_run:
                 undo()
             return Answer(True, "owner-unseen")
         most = None if is_asked else self._children.most(below, holder)
-        fits = most is not None and _holds(self._journals, holder, most)
-        if holder.where is None or (fits and not is_moving(self._journals, self._view, holder)):
-            if review.dry_run or holder.where is None:
+        fits = most is not None and _holds(self._journals, holder.uid, where, most)
+        if fits and not is_moving(self._journals, self._view, holder):
+            if review.dry_run:
                 undo()
-            return Answer(True, "covered") if holder.where is not None else ALLOWED
+            return Answer(True, "covered")
         undo()
         request = Request(
-            holder.where.quota, holder.uid, holder.kind, holder.namespace, holder.name, holder.demand,
+            where.quota, holder.uid, holder.kind, holder.namespace, holder.name, holder.demand,
             holder.types, review.uid, review.operation, reshapes=below.reshapes, child=below.child,
         )  # fmt: skip
-        asks = (holder.where, request, review, Basis(label=SEEN))
+        asks = (where, request, review, Basis(label=SEEN))
         answer = await self._decided(*asks, scales=scales, below=(below, holder))
         if answer.allowed:
             return answer
@@ -315,10 +322,8 @@ def _raised(
     return decision, undo
 
 
-def _holds(journals: Journals, holder: Holder, need: dict[str, int]) -> bool:
-    """Whether the holder is charged with as much."""
-    assert holder.where is not None
-    grants = journals.grants(holder.uid)
-    where = (holder.where.kind, holder.where.quota)
-    charges = [grant.charge for node, grant in grants if (node.kind, node.name) == where]
+def _holds(journals: Journals, uid: str, where: QuotaRef, need: dict[str, int]) -> bool:
+    """Whether the quota is charged with as much for the object ``uid``."""
+    named = (where.kind, where.quota)
+    charges = [g.charge for node, g in journals.grants(uid) if (node.kind, node.name) == named]
     return any(all(n <= one.get(key, 0) for key, n in need.items()) for one in charges)

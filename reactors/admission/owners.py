@@ -10,7 +10,7 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -63,6 +63,6 @@ def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def is_covering(owner: Owner | None) -> bool:
+def is_covering(owner: Owner | None) -> TypeGuard[Owner]:
     """Whether an object with this controller may be covered by it."""
     return owner is not None and owner.kind in COVERING

@@ -48,6 +48,11 @@ async def answered(cluster, raw, *, is_shadow=False):
     """The response of a webhook with a deadline of 0.2 s."""
     failure = failing(cluster.admission, is_shadow=is_shadow)
     application = Application(cluster.admission.handler, failure, deadline_seconds=0.2)
+    return await response(application, raw)
+
+
+async def response(application, raw):
+    """The response of a webhook to one body."""
     sent = []
 
     async def receive():
