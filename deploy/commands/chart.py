@@ -52,6 +52,21 @@ _CONDITIONS: tuple[tuple[str, Part], ...] = (
 _DOC = "# Written by `bursar manifests --chart`; put your own over it by values, or by a kustomization of what it renders.\n"
 
 
+_NOTES = """\
+Bursar runs in mode {{ .Values.mode | quote }}.
+{{- if eq .Values.mode "watch" }} It reads the cluster and changes nothing.{{- end }}
+{{- if eq .Values.mode "shadow" }} It records its decisions on quotas and refuses nothing.{{- end }}
+{{- if eq .Values.mode "enforce" }} It refuses workloads above their quota.{{- end }}
+
+Is it healthy?
+  kubectl -n bursar-system exec {{ if eq .Values.size "small" }}bursar-0{{ else }}bursar-act-0{{ end }} -- bursar status
+Who used how much?
+  kubectl -n bursar-system exec {{ if eq .Values.size "small" }}bursar-0{{ else }}bursar-act-0{{ end }} -- bursar report --by team
+
+Values that go together: values.schema.json. Kinds of Bursar, and so your quotas, outlive `helm uninstall`.
+"""
+
+
 def _as_yaml(value: Any) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
@@ -65,6 +80,7 @@ def chart(version: str) -> dict[str, str]:
         }),
         "values.yaml": _DOC + _as_yaml(_values(version)),
         "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
+        "templates/NOTES.txt": _NOTES,
     }  # fmt: skip
     seen: set[tuple[str, str, str]] = set()
     for file, condition in _files().items():

@@ -196,7 +196,8 @@ def _copy(store: Store, spans: int) -> None:
         name: f"{name} + :by" for name in ("created_s", "start_s", "end_s", "day_s", "hour_s")
     }
     moved |= {
-        name: f"{name} + :by * 1000000" for name in ("created_us", "started_us", "deleted_us")
+        name: f"{name} + CAST(:by AS BIGINT) * 1000000"
+        for name in ("created_us", "started_us", "deleted_us")
     }
     sums = [table for part in MODEL.sums if part.of == "pod_runs" for table, _ in part.tables]
     with store.engine.begin() as connection:

@@ -15,7 +15,7 @@ from deploy.errors import SettingsError
 from tests.deploy.templates import render
 
 FILES = chart("1.2.3")
-TEMPLATES = {name: text for name, text in FILES.items() if name.startswith("templates/")}
+TEMPLATES = {name: text for name, text in FILES.items() if name.endswith(".yaml") and "/" in name}
 USUAL = yaml.safe_load(FILES["values.yaml"])
 SCHEMA = json.loads(FILES["values.schema.json"])
 
@@ -69,6 +69,17 @@ def test_it_renders_to_what_is_printed(size):
         wanted = goes_together(size=size, **values) if each == size else None
         if wanted is not None:
             assert rendered(size=str(size), **values) == wanted
+
+
+@pytest.mark.parametrize("size", Size)
+def test_the_notes_name_a_pod_that_answers(size):
+    notes = render(FILES["templates/NOTES.txt"], USUAL | {"size": str(size), "mode": "enforce"})
+    named = "bursar-0" if size == Size.SMALL else "bursar-act-0"
+    of_set = named.removesuffix("-0")
+
+    assert f"kubectl -n {NAMESPACE} exec {named} -- bursar status" in notes
+    assert "refuses workloads above their quota" in notes and "changes nothing" not in notes
+    assert ("StatefulSet", NAMESPACE, of_set) in rendered(size=str(size), mode="enforce")
 
 
 @pytest.mark.parametrize("floor", [False, True])

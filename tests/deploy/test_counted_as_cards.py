@@ -82,6 +82,10 @@ def test_they_count_as_cards_and_not_as_counts_of_a_resource(capsys, tmp_path):
         "gpu_milli": 2250, "model": "MLU370", "devices": '{"MLU370":2000,"vcuda-core":250}',
         "extended": '{"example.com/other":3}',
     }  # fmt: skip
+    assert bursar("acct", "--data", tmp_path, "-o", "json") == 0
+    [account] = json.loads(capsys.readouterr().out)
+    assert account["devices"] == {"MLU370": 2000, "vcuda-core": 250}
+    assert account["extended"] == {"example.com/other": 3}
 
 
 def test_the_label_of_their_node_names_the_model_first(capsys, tmp_path):

@@ -297,6 +297,8 @@ _NAMED = (
     "team", "user", "quota", "cpu_type", "gpu_type", "memory_type", "node", "model", "extended",
     "devices", "device_memory",
 )  # fmt: skip
+#: Columns of the ledger that are JSON texts.
+_OBJECTS = ("extended", "devices", "device_memory")
 #: What an interval is told apart by, as filters have it.
 _HELD = ("team", "user", "quota", "node", "model")
 _LINE = (
@@ -342,6 +344,7 @@ def _lines(account: Account, question: reports.Question) -> list[dict[str, Any]]
         if lo >= hi or any(getattr(held, name) != value for name, value in held_where.items()):
             continue
         named = {n: getattr(held, n) or None for n in _NAMED}
+        named |= {n: msgspec.json.decode(named[n]) for n in _OBJECTS if named[n] is not None}
         amounts = {
             n: getattr(held, n) for n in ("cpu_milli", "memory_mib", "gpu_milli", "sequence")
         }
