@@ -344,7 +344,7 @@ def _lines(account: Account, question: reports.Question) -> list[dict[str, Any]]
         if lo >= hi or any(getattr(held, name) != value for name, value in held_where.items()):
             continue
         named = {n: getattr(held, n) or None for n in _NAMED}
-        named |= {n: msgspec.json.decode(named[n]) for n in _OBJECTS if named[n] is not None}
+        named |= {n: msgspec.json.decode(text) for n in _OBJECTS if (text := named[n])}
         amounts = {
             n: getattr(held, n) for n in ("cpu_milli", "memory_mib", "gpu_milli", "sequence")
         }
