@@ -10,13 +10,13 @@ import sqlalchemy as sa
 import typer
 
 from bus import embedded
-from bus.clock import SECOND_US, format_stamp
+from bus.clock import SECOND_US, SystemClock, format_stamp
 from bus.errors import BursarError
 from deploy.cli import times
 from deploy.cli.notes import unassigned
 from deploy.cli.notes.governed import governed, governed_line
 from deploy.cli.notes.position import seen_until, standing
-from deploy.cli.notes.proven import admission_line, enforces_nothing
+from deploy.cli.notes.proven import admission_lines, enforces_nothing, is_failing
 from deploy.cli.notes.segments import segments_line, segments_of
 from deploy.cli.notes.unread import devices_unread, unread, unread_lines
 from deploy.cli.options import CommandContext, command
@@ -124,6 +124,7 @@ def status(
         or segments["missing"]
         or row["segments"]["trouble"]
         or enforces_nothing(admission)
+        or is_failing(admission, SystemClock().now_us())
         or (lag or 0) > most
         or (live and not view.is_running)
     )
@@ -246,7 +247,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["filling"] = _filling(row["filling"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
-    row["admission"] = admission_line(row["admission"])
+    row["admission"] = admission_lines(row["admission"], SystemClock().now_us())
     row["jobs"] = [f"{count:,} run by {name}" for name, count in row["jobs"].items()] or "none run"
     # Without a cluster that is followed nothing acts, so nothing is held back either.
     idle = f"nothing acts here: `{hint('evictions')}` and `{hint('notebooks')}` say what is due"

@@ -27,6 +27,7 @@ from deploy.runtime.files import connections
 from deploy.runtime.ledgers import reader
 from deploy.runtime.proving import Prover
 from deploy.runtime.tracing import Tracer, traced, tracing
+from deploy.runtime.undecided import noting
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.shape import Settings
 from projections.engine.checkpoint import confirm
@@ -234,10 +235,10 @@ async def serving(
     """
     answer = shadowed(admission.handler) if is_shadow else admission.handler
     handler = proving(traced(answer, tracer))
-    failure = failing(admission, is_shadow=is_shadow)
+    clock, failure = SystemClock(), failing(admission, is_shadow=is_shadow)
+    if prover is not None:
+        failure = noting(failure, prover.proof.undecided, clock)
     hold = None if is_shadow else Hold(admission.journals, admission.view)
-
-    clock = SystemClock()
     application = Application(handler, failure, mutate=hold)
 
     def metrics() -> Iterator[Metric]:

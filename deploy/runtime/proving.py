@@ -25,6 +25,7 @@ from bus.errors import (
 )
 from bus.metrics import Metric, Sample
 from deploy.errors import UnprovenWebhookError
+from deploy.runtime.undecided import Undecided
 from deploy.settings.admission import AdmissionSettings
 from reactors.webhook import proof
 
@@ -55,6 +56,8 @@ class Proof(msgspec.Struct):
     problem: str = ""
     #: When the first of its certificates ends; 0 = not known.
     ends_us: int = 0
+    #: What this process answered without a decision.
+    undecided: Undecided = msgspec.field(default_factory=Undecided)
 
 
 class Prover:

@@ -138,8 +138,13 @@ CASES = {
         {'bursar_webhook_certificate_end_seconds{file="a"}': NOW + 604_801},
     ),
     "BursarReviewsFail": (
-        {"bursar_admission_failed_total": [0, 0, 1], "bursar_admission_late_total": [2, 2, 2]},
-        {"bursar_admission_failed_total": [9, 9, 9], "bursar_admission_late_total": [2, 2, 2]},
+        # Nine minutes ago.
+        {"bursar_admission_failed_total": [0, 1, *[1] * 9]},
+        {"bursar_admission_failed_total": [0, 9, *[9] * 11]},
+    ),
+    "BursarReviewsLate": (
+        {"bursar_admission_late_total": [0, 0, 1]},
+        {"bursar_admission_late_total": [2, 2, 2]},
     ),
     "BursarReviewsSlow": (
         {'bursar_admission_seconds_bucket{le="0.5"}': [0, 0, 90], 'bursar_admission_seconds_bucket{le="2.5"}': [0, 0, 100]},

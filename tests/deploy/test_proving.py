@@ -7,7 +7,7 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from deploy.cli.notes.proven import admission_line, enforces_nothing
+from deploy.cli.notes.proven import admission_lines, enforces_nothing
 from deploy.errors import UnprovenWebhookError
 from deploy.runtime.proving import Prover
 from deploy.settings.admission import AdmissionSettings
@@ -123,8 +123,10 @@ async def test_status_says_when_reviews_stop_to_arrive():
     await found.prove()
     lost = msgspec.to_builtins(found.proof)
 
-    assert "reviews arrive at https://10.0.0.1:9443, proven at 1970" in admission_line(well)
-    assert "but no review arrives at https://10.0.0.1:9443 since 1970" in admission_line(lost)
+    assert "reviews arrive at https://10.0.0.1:9443, proven at 1970" in admission_lines(well, 0)[0]
+    assert (
+        "but no review arrives at https://10.0.0.1:9443 since 1970" in admission_lines(lost, 0)[0]
+    )
     assert [enforces_nothing(one) for one in (well, lost, None)] == [False, True, False]
 
 
@@ -136,7 +138,7 @@ async def test_a_certificate_that_has_ended_is_the_problem_until_a_new_one_is_us
     now_us = found._clock.now_us()
     found.ends = lambda: {"/etc/tls.crt": now_us + 60_000_000, "/etc/ca.crt": now_us + 1}
     assert await found.prove()
-    line = admission_line(msgspec.to_builtins(found.proof))
+    line = admission_lines(msgspec.to_builtins(found.proof), 0)[0]
     found.ends = lambda: {"/etc/tls.crt": now_us, "/etc/ca.crt": now_us + 1}
     with pytest.raises(UnprovenWebhookError, match=r"certificate of /etc/tls.crt ended at 1970"):
         await prover_of(found.ends).begin(seconds=0)
@@ -145,7 +147,7 @@ async def test_a_certificate_that_has_ended_is_the_problem_until_a_new_one_is_us
     found.ends = lambda: {"/etc/tls.crt": now_us + 1}
 
     assert "its certificates end at 1970" in line
-    assert "the certificate of /etc/tls.crt ended at 1970" in admission_line(ended)
+    assert "the certificate of /etc/tls.crt ended at 1970" in admission_lines(ended, 0)[0]
     assert enforces_nothing(ended)
     assert await found.prove()
 

@@ -247,6 +247,29 @@ def test_status_beside_bursar_act_says_that_something_acts_and_which_certificate
     assert "the certificate of /etc/tls.crt ended" in " ".join(said_of.split())
 
 
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_a_review_without_a_decision_makes_status_unhealthy_for_ten_minutes(mode, tmp_path, capsys):
+    """Reviews failed for hours, and status was healthy. A `bursar up` of an earlier version says nothing of them."""
+    data, now_us = make_ledger(tmp_path), SystemClock().now_us()
+    proof = {"mode": mode, "address": "https://a:1", "proven_us": 1, "problem": ""}
+
+    def found(**undecided):
+        told = {"pid": os.getpid(), "sources": {}, "blocked": []}
+        told["admission"] = proof | ({"undecided": undecided} if undecided else {})
+        (data / "up.json").write_text(json.dumps(told))
+        code, text = status(data, capsys)
+        return code, "".join(text.split())
+
+    error = "CREATE of pods in namespace 'free': AssertionError"
+    code, text = found(reviews=73, newest_us=now_us - 590_000_000, error=error)
+
+    assert code == Exit.UNHEALTHY
+    assert "73reviewssincethestarthadnodecision" in text and "AssertionError" in text
+    assert found(reviews=73, newest_us=now_us - 610_000_000, error=error)[0] == 0
+    assert found(reviews=0, newest_us=0, error="")[0] == 0
+    assert found()[0] == 0
+
+
 def test_status_of_what_follows_no_cluster_says_that_nothing_acts(tmp_path, capsys):
     bursar("status", "--data", make_ledger(tmp_path))
     said = " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""What `bursar status` says of the webhook: whether reviews arrive, as a running `bursar up` proved it last."""
+"""What `bursar status` says of the webhook: whether reviews arrive and are decided, as a running `bursar up` wrote it last."""
 
 from __future__ import annotations
 
@@ -7,14 +7,41 @@ from typing import Any
 from bus.clock import SECOND_US
 from deploy.cli import times
 
+#: How long a review without a decision makes `bursar status` unhealthy.
+FAILING_US = 600 * SECOND_US
+
 
 def enforces_nothing(admission: dict[str, Any] | None) -> bool:
     """Whether a running `bursar up` shall enforce quotas and no review arrives."""
     return admission is not None and admission["mode"] == "enforce" and bool(admission["problem"])
 
 
-def admission_line(admission: dict[str, Any] | None) -> str:
-    """Whether reviews arrive, for people."""
+def is_failing(admission: dict[str, Any] | None, now_us: int) -> bool:
+    """Whether a running `bursar up` answered a review without a decision within :data:`FAILING_US`."""
+    newest_us: int = _undecided(admission).get("newest_us", 0)
+    return bool(newest_us) and now_us - newest_us < FAILING_US
+
+
+def _undecided(admission: dict[str, Any] | None) -> dict[str, Any]:
+    """Of a `bursar up` of an earlier version nothing."""
+    return (admission or {}).get("undecided") or {}
+
+
+def admission_lines(admission: dict[str, Any] | None, now_us: int) -> list[str]:
+    """Whether reviews are decided and arrive, for people."""
+    lines = [_arrival(admission)]
+    if is_failing(admission, now_us):
+        found = _undecided(admission)
+        newest = times.stamp(found["newest_us"] // SECOND_US)
+        lines.insert(
+            0,
+            f"{found['reviews']:,} reviews since the start had no decision, the newest at {newest}: {found['error']} "
+            "(the log has each; docs/webhook.md)",
+        )
+    return lines
+
+
+def _arrival(admission: dict[str, Any] | None) -> str:
     if admission is None:
         return "no webhook is running"
     where, mode, proven_us = admission["address"], admission["mode"], admission["proven_us"]
