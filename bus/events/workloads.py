@@ -20,6 +20,8 @@ from bus.events.vocabulary import Fact, Upcast
 
 #: The note of a workload whose demand could not be read: it is there, and what it asks for is unknown.
 UNREADABLE = "demand_unreadable"
+#: The note of a workload that names another controller: it makes no pods in this cluster.
+MANAGED_ELSEWHERE = "managed_elsewhere"
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -160,6 +162,8 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     training: Training | None = None
     #: Of a TrainJob: the runtime that it names; its demand is the runtime's name.
     runtime: RuntimeUse | None = None
+    #: ``metadata.generation``, which changes with the spec; 0 = not stated.
+    generation: int = 0
     notes: tuple[str, ...] = ()
 
 

@@ -16,7 +16,13 @@ import msgspec
 
 from bus.envelope import Event
 from bus.errors import DemandError
-from bus.events.workloads import UNREADABLE, Training, WorkloadObserved, WorkloadVanished
+from bus.events.workloads import (
+    MANAGED_ELSEWHERE,
+    UNREADABLE,
+    Training,
+    WorkloadObserved,
+    WorkloadVanished,
+)
 from bus.kube import kinds
 from bus.kube.kinds import Ask, Kind
 from bus.kube.watch import records
@@ -25,10 +31,16 @@ from bus.kube.watch.records import Metadata, Record, TooLargeError
 from bus.sources import training
 
 
+class WorkloadMetadata(Metadata, rename="camel"):
+    """What is decoded of a workload's metadata."""
+
+    generation: int = 0
+
+
 class Workload(msgspec.Struct):
     """What is decoded of a workload. Of ``spec`` and ``status`` only the request is published."""
 
-    metadata: Metadata
+    metadata: WorkloadMetadata
     spec: Any = None
     status: Any = None
 
@@ -40,7 +52,8 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
     workload = records.decoded(record.object, Workload)
-    metadata = records.identified(workload.metadata)
+    metadata = workload.metadata
+    records.identified(metadata)
     namespace = records.namespaced(metadata)
     if records.is_delete(record):
         return _event(
@@ -63,7 +76,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
 
 
 def _observed(
-    metadata: Metadata, namespace: str, ask: Ask | None, run: Training | None, labels: LabelPolicy,
+    metadata: WorkloadMetadata, namespace: str, ask: Ask | None, run: Training | None, labels: LabelPolicy,
     kind: Kind,
 ) -> WorkloadObserved:  # fmt: skip
     own = metadata.labels or {}
@@ -92,8 +105,10 @@ def _observed(
         is_terminating=metadata.deletion_timestamp is not None,
         training=run,
         runtime=(ask.runtime or None) if ask else None,
+        generation=metadata.generation,
         notes=records.notes(
             (UNREADABLE, ask is None),
+            (MANAGED_ELSEWHERE, ask is not None and bool(ask.managed_by)),
             (training.UNREADABLE, run is None and kind.kind in training.LAYOUTS),
         ),
     )

@@ -1,7 +1,6 @@
 """One row for each object of the cluster as its newest observation shows it: only the fields that are read. Pure.
 
-Rows are compact: a cluster has a hundred thousand pods. Texts that many objects share are one object in memory, and so
-are the demands of pods that are written alike.
+Rows are compact. Texts that many objects share are one object in memory, and so are demands of pods that are written alike.
 """
 
 from __future__ import annotations
@@ -154,6 +153,7 @@ class Workload(msgspec.Struct, gc=False):
     #: Its ask as it was written, where templates of claims stand in it; None = ``ask`` is.
     written: Ask | None = None
     is_terminating: bool = False
+    generation: int = 0
     last_us: int = 0
     listed_us: int = 0
 
@@ -252,7 +252,7 @@ def workload(fact: WorkloadObserved, time_us: int, known: Workload | None) -> Wo
     return Workload(
         fact.uid, intern(fact.kind), intern(fact.namespace), fact.name, fact.resource_version, time_us,
         _owner(fact.owner, None), labels, _texts(fact.annotations, None), _ask(fact, labels),
-        _us(fact.created, time_us), is_terminating=fact.is_terminating, last_us=time_us,
+        _us(fact.created, time_us), None, fact.is_terminating, fact.generation, time_us,
     )  # fmt: skip
 
 

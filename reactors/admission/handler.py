@@ -29,7 +29,7 @@ from reactors.admission.decide import Request, decide_review
 from reactors.admission.governing import is_governed
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
-from reactors.admission.messages import ALLOWED, sentence, warning
+from reactors.admission.messages import ALLOWED, managed_elsewhere, sentence, warning
 from reactors.admission.moves import is_moving
 from reactors.admission.objects import Object, counts_of
 from reactors.admission.owners import Controllers, controller_of, wrote_node
@@ -142,9 +142,12 @@ class Handler:
         basis = Basis(label=label_of(ask.labels), is_resumed=is_resumed)
         brings = partial(self._children.weighs, kind.kind, uid, ask, before)
         is_coming = comes(ask, owner, review, before)
-        return await self._decided(
+        answer = await self._decided(
             where, request, review, basis, brings=brings if is_coming else None
         )
+        if ask.managed_by:
+            return replace(answer, warnings=(*answer.warnings, managed_elsewhere(ask.managed_by)))
+        return answer
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
         """What it was last seen to ask for, with other replicas.

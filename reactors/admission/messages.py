@@ -74,6 +74,11 @@ def warning(decision: AdmissionDecided, tree: Tree) -> str:
     return "; ".join(_deficit(deficit, decision, tree) for deficit in decision.deficits)
 
 
+def managed_elsewhere(manager: str) -> str:
+    """The warning about an object that names another controller."""
+    return f"spec.managedBy names {manager!r}: this cluster makes no pods of it, and the quota charges nothing"
+
+
 def _limiting(decision: AdmissionDecided | QuotaDeclared) -> str:
     return decision.parent if isinstance(decision, QuotaDeclared) else decision.quota
 

@@ -74,7 +74,7 @@ def fallen(change: Change) -> tuple[dict[str, int], int]:
     The workload's controller makes pods by the old amounts until it hears of the change, and a webhook process that has not heard
     of the change either lets these pods pass as covered. A workload that has ended lacks nothing: its controller says so when it
     makes nothing more. Of one whose deletion waits for finalizers the controller makes nothing more either: so nothing falls when
-    it is gone at last.
+    it is gone at last. What falls by the status alone, the controller itself reported: a Job of which most completions succeeded.
     """
     before, after = change.before, change.after
     if not isinstance(after, Workload):
@@ -90,6 +90,17 @@ def fallen(change: Change) -> tuple[dict[str, int], int]:
     # Most changes are of a status.
     if has_ended or (after.ask.demand == before.ask.demand and not is_deleted):
         return {}, after.seen_us
+    if not is_deleted and _is_reported(before, after):
+        return {}, after.seen_us
     asked = counts_of(before.kind, before.ask)
     falls = is_deleted or bool(less(asked, counts_of(after.kind, after.ask)))
     return asked if falls else {}, after.seen_us
+
+
+def _is_reported(before: Workload, after: Workload) -> bool:
+    """Whether the status alone changed what the workload asks for: neither its spec, a mark of its user, nor its quota."""
+    is_same_spec = after.generation != 0 and after.generation == before.generation
+    asks = (before.ask, after.ask)
+    return (
+        is_same_spec and asks[0].suspended == asks[1].suspended and asks[0].labels == asks[1].labels
+    )

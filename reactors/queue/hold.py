@@ -47,17 +47,19 @@ class Hold:
         kind = kinds.served(review.group, review.version, review.resource)
         if kind is None or not kind.queues or review.object is None or review.subresource:
             return UNCHANGED
+        # Its user wrote what stands in the status now; the API server drops that.
+        object = {key: value for key, value in review.object.items() if key != "status"}
         try:
-            quota, is_gang = self._holding(kind, review.object, review.namespace)
+            quota, is_gang = self._holding(kind, object, review.namespace)
         except DemandError:
             return UNCHANGED
         if review.operation != "CREATE" or not quota:
             return UNCHANGED
-        operations = held(kind, review.object, quota)
+        operations = held(kind, object, quota)
         if is_gang:
             # Whose templates say what nobody can read waits all the same, or it would pass the queue.
             with suppress(DemandError):
-                operations += ganged(kind, review.object, review.uid)
+                operations += ganged(kind, object, review.uid)
         return Answer(True, "held", patch=msgspec.json.encode(operations))
 
     def _holding(self, kind: Kind, object: Mapping[str, Any], namespace: str) -> tuple[str, bool]:

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "769fa660e805bd95",
-    "reactors": "bc4fbcaee03b1844",
-    "admission": "0c9c15a292944ca0",
+    "versions": "2ad55ffab0c54682",
+    "reactors": "51db52879f858aa9",
+    "admission": "a5b3ce972150520e",
 }
 
 ADVICE = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,8 +12,19 @@ from bus.errors import DemandError
 from bus.kube.kinds import paths
 from bus.kube.kinds.paths import bounded, count, find, one
 from bus.kube.kinds.runtime_use import key_of, use_of
-from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Holds, Kind, PodSet
-from bus.kube.kinds.templates import MOST_NAMED, Template, claims_of, pod_needs, template_at
+from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Added, Ask, Holds, Kind, PodSet
+from bus.kube.kinds.templates import (
+    MOST_NAMED,
+    Container,
+    Needs,
+    Quantities,
+    Resources,
+    Spec,
+    Template,
+    claims_of,
+    pod_needs,
+    template_at,
+)
 
 #: Most pod sets of one object (docs/wrong-input.md D19).
 MOST_SETS = 64
@@ -46,8 +57,10 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
     priorities = (one.template.spec.priority_class_name for one in sets)
     scaled_set = _scaled_set(kind, sets)
     runtime = use_of(object) if kind.has_runtime else None
-    rests, total = _rests(kind, object), _total(sets) if runtime is None else {key_of(runtime): 1}
-    waits = rests and not _has_ended(kind, object)
+    manager = _other_manager(kind, object)
+    rests = _rests(kind, object) or bool(manager)
+    total = _total(sets) if runtime is None else {key_of(runtime): 1}
+    waits = rests and not (manager or _has_ended(kind, object))
     return Ask(
         demand={} if rests else total,
         pods=0 if rests else pods,
@@ -62,6 +75,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
         unstated=_unstated(sets),
         claims=tuple(name for one in sets for name in claims_of(one.template.spec)),
         runtime=runtime or msgspec.UNSET,
+        managed_by=manager or msgspec.UNSET,
     )
 
 
@@ -92,7 +106,12 @@ def suspends(kind: Kind, object: Mapping[str, Any]) -> bool:
 def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
     found = 0
     for entry in kind.sets:
+        if not _hold(object, entry.when):
+            continue
         holders = list(find(object, entry.at))
+        if not holders and entry.default_container is not None:
+            yield _default_set(entry.at, entry.default_container)
+            continue
         found += len(holders)
         if found > MOST_SETS:
             raise DemandError(path=entry.at, reason=f"more than {MOST_SETS} pod sets")
@@ -103,12 +122,75 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
             if written is None:
                 raise DemandError(path=f"{at}.{entry.template}", reason="missing")
             template = template_at(written[1], written[0])
-            demand, unstated = pod_needs(template, written[0])
-            yield _Set(at, template, demand, pods_of(entry, holder, at), unstated)
+            demand, unstated = _needs(template, written[0], entry.adds, object)
+            pods = pods_of(entry, holder, at)
+            if entry.left is not None:
+                pods = entry.left(object, holder, pods)
+            yield _Set(at, template, demand, pods, unstated)
+
+
+def _default_set(at: str, added: Added) -> _Set:
+    template = Template(Spec([_container(added, None)]))
+    return _Set(at, template, pod_needs(template, at)[0], 1, {})
+
+
+def _needs(
+    template: Template, at: str, adds: tuple[Added, ...], object: Mapping[str, Any]
+) -> Needs:
+    """Of one pod with the containers that its controller adds. Users state limits only of those that they write."""
+    demand, unstated = pod_needs(template, at)
+    applied = [one for one in adds if _is_added(object, one)]
+    if not applied:
+        return demand, unstated
+    written = [(one, _resources(object, one)) for one in applied]
+    users = [(added, resources) for added, resources in written if resources is not None]
+    if users:
+        unstated = pod_needs(_with(template, users), at)[1]
+    return pod_needs(_with(template, written), at)[0], unstated
+
+
+def _is_added(object: Mapping[str, Any], added: Added) -> bool:
+    is_there = not added.if_present or one(object, added.if_present) is not None
+    return is_there and _hold(object, added.when)
+
+
+def _resources(object: Mapping[str, Any], added: Added) -> Resources | None:
+    found = one(object, added.resources) if added.resources else None
+    if found is None:
+        return None
+    try:
+        return msgspec.convert(found[1], Resources)
+    except msgspec.ValidationError as error:
+        raise DemandError(path=found[0], reason=str(error)[:200]) from None
+
+
+def _with(template: Template, adds: Sequence[tuple[Added, Resources | None]]) -> Template:
+    spec = template.spec
+    more: dict[bool, list[Container]] = {False: [], True: []}
+    for added, resources in adds:
+        more[added.is_init].append(_container(added, resources))
+    spec = msgspec.structs.replace(
+        spec,
+        containers=[*(spec.containers or ()), *more[False]],
+        init_containers=[*(spec.init_containers or ()), *more[True]],
+    )
+    return Template(spec, template.metadata)
+
+
+def _container(added: Added, resources: Resources | None) -> Container:
+    return Container(
+        added.name, resources or Resources(_both(*added.requests), _both(*added.limits))
+    )
+
+
+def _both(cpu: str, memory: str) -> Quantities:
+    return {"cpu": cpu, "memory": memory}
 
 
 def pods_of(entry: PodSet, holder: Any, at: str) -> int:
     """How many pods a set asks for. Raises DemandError for a count that is none."""
+    if entry.suspended and _is_true(holder, entry.suspended, at):
+        return 0
     pods = count(holder, entry.replicas, at, default=entry.default)
     if not (entry.at_least or entry.at_most or entry.times):
         return pods
@@ -159,15 +241,26 @@ def _rests(kind: Kind, object: Mapping[str, Any]) -> bool:
     """Whether it holds nothing now: suspended, stopped or ended."""
     if kind.active and any(running for _, running in find(object, kind.active)):
         return False
-    if kind.suspend and (found := one(object, kind.suspend)):
-        if type(found[1]) is not bool:
-            raise DemandError(path=found[0], reason="neither true nor false")
-        if found[1]:
-            return True
+    if kind.suspend and _is_true(object, kind.suspend):
+        return True
     # By presence, whatever it says.
     if kind.stopped and kind.stopped in paths.mapping(object, "metadata.annotations"):
         return True
     return _has_ended(kind, object)
+
+
+def _is_true(value: Any, path: str, at: str = "") -> bool:
+    """The flag at ``path``. Raises DemandError for what is none."""
+    found = one(value, path, at)
+    if found is not None and type(found[1]) is not bool:
+        raise DemandError(path=found[0], reason="neither true nor false")
+    return found is not None and found[1]
+
+
+def _other_manager(kind: Kind, object: Mapping[str, Any]) -> str:
+    """The controller that makes its pods elsewhere; "" where that is this cluster's."""
+    name = paths.text(object, kind.managed_by) if kind.managed_by else ""
+    return "" if name in kind.managers else name
 
 
 def _is_queued(object: Mapping[str, Any]) -> bool:
@@ -185,7 +278,7 @@ def _has_ended(kind: Kind, object: Mapping[str, Any]) -> bool:
 
 def _hold(object: Mapping[str, Any], marks: tuple[Holds, ...]) -> bool:
     found = [(one(object, path), values) for path, values in marks]
-    return all(value and value[1] in values for value, values in found)
+    return all((value[1] if value else "") in values for value, values in found)
 
 
 def _labels(object: Mapping[str, Any], sets: list[_Set]) -> dict[str, str]:

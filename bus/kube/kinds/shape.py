@@ -6,6 +6,9 @@ order of its keys) or of a list. "" is the object itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import msgspec
 
 from bus.events.runtimes import RuntimeUse
@@ -28,8 +31,26 @@ SELECTABLE = ("app.kubernetes.io/", "bursar.io/")
 #: On a suspended object: it waits in this quota's queue, and Bursar starts it. Without it, its user suspended it.
 QUEUE_ANNOTATION = "bursar.io/queue"
 
-#: (path, values): holds where one of the values stands at the path.
+#: (path, values): holds where one of the values stands at the path; "" also stands for a field that is absent.
 Holds = tuple[str, tuple[str | bool, ...]]
+
+Left = Callable[[Mapping[str, Any], Any, int], int]
+"""How many pods of a set its controller can still make: of the object, the value at the set's place, and the set's pods."""
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A container that the controller adds to each pod of a set. Paths begin at the object."""
+
+    name: str
+    #: Quantities of CPU and memory, as Kubernetes writes them.
+    requests: tuple[str, str]
+    limits: tuple[str, str]
+    #: The controller adds it where all of these hold, and where something stands at ``if_present``.
+    when: tuple[Holds, ...] = ()
+    if_present: str = ""
+    #: ``resources`` that stand here replace those above.
+    resources: str = ""
+    is_init: bool = False
 
 
 class PodSet(msgspec.Struct, frozen=True):
@@ -46,6 +67,15 @@ class PodSet(msgspec.Struct, frozen=True):
     at_least: str = ""
     at_most: str = ""
     times: str = ""
+    #: A flag that leaves the set without pods.
+    suspended: str = ""
+    #: Paths from the object: the controller makes the set only where all of these hold.
+    when: tuple[Holds, ...] = ()
+    #: Containers that the controller adds, and the only container of a set whose template is absent.
+    adds: tuple[Added, ...] = ()
+    default_container: Added | None = None
+    #: Pods that the status reports as finished are out.
+    left: Left | None = None
     #: An object without this set asks for the others only; otherwise it is refused.
     optional: bool = False
 
@@ -70,9 +100,12 @@ class Kind(msgspec.Struct, frozen=True):
     suspends_without: tuple[str, ...] = ()
     #: What still runs while suspended (a list or a number): until it is empty the object holds what it asked for.
     active: str = ""
-    #: Condition types whose ``True`` means that it has ended, and other marks of the end, which must all hold.
+    #: Condition types whose ``True`` means that its controller makes nothing more, and other marks of that, which must all hold.
     ended_conditions: tuple[str, ...] = ()
     ended: tuple[Holds, ...] = ()
+    #: Where the controller is named that makes its pods, and the names of those that make them in this cluster.
+    managed_by: str = ""
+    managers: tuple[str, ...] = ()
     #: How many pods must start together.
     gang: str = ""
     #: ``at`` of the set whose replicas the scale subresource sets; "" = it has no such subresource.
@@ -131,6 +164,8 @@ class Ask(msgspec.Struct, frozen=True):
     #: Of a TrainJob: the runtime that it names. Until that was seen its demand is the runtime's name. Rows of a ledger hold asks:
     #: unset it is not written, so that those of other kinds are as they were.
     runtime: RuntimeUse | msgspec.UnsetType = msgspec.UNSET
+    #: Another controller that the object names: it makes no pods in this cluster.
+    managed_by: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Scale(msgspec.Struct, frozen=True):

@@ -2,7 +2,9 @@
 
 Choices made here, where the objects leave them open:
 
-- A *Job* runs min(parallelism, completions) pods at once, however many it makes in all.
+- A *Job* runs min(parallelism, completions) pods at once, however many it makes in all. Succeeded completions are out, and so are
+  failed indexes under ``backoffLimitPerIndex``. A Job without completions makes nothing more after its first success.
+- An object that names another controller in ``managedBy`` asks for nothing: its pods run in another cluster.
 - A *CronJob* is charged one run for as long as it exists, whether a run is due or not: admission can be refused to a
   person, not to a moment at night. That is exact for the policies Forbid and Replace. ``Allow`` lets runs overlap
   without a bound, so the charge is one run there too, and a second run at the same time is not covered by it. Suspending
@@ -10,23 +12,35 @@ Choices made here, where the objects leave them open:
 - Pods beyond ``replicas`` while a roll-out goes on (maxSurge) are not asked for by the object, but when they are made.
 - A *DaemonSet* is asked for as many pods as its controller wants, which stands in its status.
 - A *Rollout* that borrows its template by ``workloadRef`` says nothing of its size itself: it is refused.
-- A *RayJob*'s submitter counts where its template is written; KubeRay's own default (500m, 200Mi) is not in the object.
-  An ended RayJob keeps its cluster unless ``shutdownAfterJobFinishes``. KubeRay fails a suspended one that keeps it, or
-  that selects a cluster (``ValidateRayJobSpec``).
+- A CronJob whose Jobs are made suspended asks for nothing: whoever resumes such a Job asks.
+- A *RayCluster*'s pods count with the containers that KubeRay adds: autoscaler, log collector, and the workers' wait for the head.
+  The Job that cleans Redis up counts below the cluster.
+- A *RayJob* has its own submitter pod in ``K8sJobMode``, one container more in the head in ``SidecarMode``, and none in other
+  modes. KubeRay makes nothing for an ended RayJob: a cluster that it keeps counts below it. KubeRay fails a suspended one that
+  keeps its cluster, or that selects one (``ValidateRayJobSpec``).
+- A *JobSet* without a failure policy never restarts: Jobs of it that succeeded are out. With one, a restart makes them again.
+- Finished replicas of *training jobs* count to the end: the training operator makes a pod again that was deleted. The init
+  containers of the training operator (PyTorch's wait for its master, MPI's ``kubectl-delivery``) depend on its configuration,
+  and count when the pod is made. An *MPIJob* without a number of workers has none.
 - A *TrainJob* has no templates of its own: :mod:`bus.kube.kinds.runtimes`.
 - A *Pod* covers nobody: Spark's driver controls its executors, but asks for itself only.
 
-Source: Kubernetes API reference v1.36 (apps/v1, batch/v1); Argo Rollouts; Kubeflow training-operator v1 and Notebook
-v1; KubeRay v1 (``GetWorkerGroupDesiredReplicas``); JobSet v1alpha2; Kubeflow Trainer v2.2.
+Source: Kubernetes API reference v1.36 (apps/v1, batch/v1), ``pkg/controller/job``; Argo Rollouts; Kubeflow training-operator
+v1.9, mpi-operator v2beta1 and Notebook v1; KubeRay v1.7 (``GetWorkerGroupDesiredReplicas``, ``DefaultHeadPodTemplate``,
+``GetSubmitterTemplate``); JobSet v1alpha2 (``executeFailurePolicy``); Kubeflow Trainer v2.2.
 """
 
 from __future__ import annotations
 
-from bus.kube.kinds.shape import Kind, PodSet
+from typing import Any
+
+from bus.kube.kinds.progress import jobs_left, pods_left
+from bus.kube.kinds.shape import Added, Kind, PodSet
 
 _REPLICAS = PodSet(replicas="replicas")
-_JOB = PodSet(replicas="parallelism", at_most="completions")
-_JOB_ENDED = ("Complete", "Failed")
+_JOB = PodSet(replicas="parallelism", at_most="completions", left=pods_left)
+# The last two stand before the end: the controller deletes what runs, and makes nothing more.
+_JOB_ENDED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 POD = Kind(
     "",
@@ -59,6 +73,8 @@ JOB = Kind(
     deadline="spec.activeDeadlineSeconds",
     suspend="spec.suspend",
     ended_conditions=_JOB_ENDED,
+    managed_by="spec.managedBy",
+    managers=("kubernetes.io/job-controller",),
     queues=True,
 )
 CRONJOB = Kind(
@@ -66,10 +82,19 @@ CRONJOB = Kind(
     ("v1",),
     "cronjobs",
     "CronJob",
-    (PodSet("spec.jobTemplate.spec", replicas="parallelism", at_most="completions"),),
+    (
+        PodSet(
+            "spec.jobTemplate.spec",
+            replicas="parallelism",
+            at_most="completions",
+            suspended="suspend",
+        ),
+    ),
     deadline="spec.jobTemplate.spec.activeDeadlineSeconds",
     suspend="spec.suspend",
     active="status.active",
+    managed_by="spec.jobTemplate.spec.managedBy",
+    managers=("kubernetes.io/job-controller",),
     makes=("Job",),
 )
 ROLLOUT = Kind(
@@ -83,6 +108,7 @@ def _training(
     kind: str,
     specs: str,
     *versions: str,
+    sets: tuple[PodSet, ...] = (),
     scales: str = "",
     queues: bool = True,
     makes: tuple[str, ...] = ("Pod",),
@@ -93,10 +119,12 @@ def _training(
         ("v1", *versions),
         resource,
         kind,
-        (PodSet(f"spec.{specs}.*", replicas="replicas"),),
+        sets or (PodSet(f"spec.{specs}.*", replicas="replicas"),),
         deadline="spec.runPolicy.activeDeadlineSeconds",
         suspend="spec.runPolicy.suspend",
         ended_conditions=("Succeeded", "Failed"),
+        managed_by="spec.runPolicy.managedBy",
+        managers=("kubeflow.org/training-operator", "kubeflow.org/mpi-operator", "bursar.io/jobs"),
         gang="spec.runPolicy.schedulingPolicy.minAvailable",
         scales=scales,
         queues=queues,
@@ -113,7 +141,16 @@ PADDLEJOB = _training("paddlejobs", "PaddleJob", "paddleReplicaSpecs")
 JAXJOB = _training("jaxjobs", "JAXJob", "jaxReplicaSpecs")
 # Refused rather than held: two operators serve this kind, and its suspension was tried with neither.
 MPIJOB = _training(
-    "mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", queues=False, makes=("Pod", "Job")
+    "mpijobs",
+    "MPIJob",
+    "mpiReplicaSpecs",
+    "v2beta1",
+    sets=(
+        PodSet("spec.mpiReplicaSpecs.Launcher", replicas="replicas", optional=True),
+        PodSet("spec.mpiReplicaSpecs.Worker", replicas="replicas", default=0, optional=True),
+    ),
+    queues=False,
+    makes=("Pod", "Job"),
 )
 NOTEBOOK = Kind(
     "kubeflow.org",
@@ -126,10 +163,36 @@ NOTEBOOK = Kind(
 )
 
 
-def _ray(cluster: str, *, optional: bool) -> tuple[PodSet, ...]:
+def _container(name: str, cpu: str, memory: str, **more: Any) -> Added:
+    """A container whose requests are its limits."""
+    return Added(name, (cpu, memory), (cpu, memory), **more)
+
+
+_SUBMITTER = Added(
+    "ray-job-submitter",
+    ("500m", "200Mi"),
+    ("1", "1Gi"),
+    when=(("spec.submissionMode", ("SidecarMode",)),),
+)
+_WAIT = _container("wait-gcs-ready", "200m", "256Mi", is_init=True)
+
+
+def _ray(cluster: str, *head: Added, optional: bool) -> tuple[PodSet, ...]:
     """The head, and the worker groups: replicas within their bounds, times the hosts of each replica."""
+    autoscaler = _container(
+        "autoscaler", "500m", "512Mi",
+        when=((f"{cluster}.enableInTreeAutoscaling", (True,)),),
+        resources=f"{cluster}.autoscalerOptions.resources",
+    )  # fmt: skip
+    collector = Added(
+        "ray-history-collector",
+        ("50m", "64Mi"),
+        ("200m", "256Mi"),
+        if_present=f"{cluster}.historyServerOptions.collectorOptions",
+        resources=f"{cluster}.historyServerOptions.collectorOptions.resources",
+    )
     return (
-        PodSet(f"{cluster}.headGroupSpec", optional=optional),
+        PodSet(f"{cluster}.headGroupSpec", adds=(autoscaler, collector, *head), optional=optional),
         PodSet(
             f"{cluster}.workerGroupSpecs.*",
             replicas="replicas",
@@ -137,10 +200,14 @@ def _ray(cluster: str, *, optional: bool) -> tuple[PodSet, ...]:
             at_least="minReplicas",
             at_most="maxReplicas",
             times="numOfHosts",
+            suspended="suspend",
+            adds=(_WAIT, collector),
             optional=True,
         ),
     )
 
+
+_RAY_MANAGERS = ("ray.io/kuberay-operator",)
 
 RAYCLUSTER = Kind(
     "ray.io",
@@ -149,6 +216,9 @@ RAYCLUSTER = Kind(
     "RayCluster",
     _ray("spec", optional=False),
     suspend="spec.suspend",
+    managed_by="spec.managedBy",
+    managers=_RAY_MANAGERS,
+    makes=("Pod", "Job"),
 )
 RAYJOB = Kind(
     "ray.io",
@@ -157,17 +227,22 @@ RAYJOB = Kind(
     "RayJob",
     # No cluster of its own where it selects one that is there.
     (
-        *_ray("spec.rayClusterSpec", optional=True),
-        PodSet("spec.submitterPodTemplate", template="", optional=True),
+        *_ray("spec.rayClusterSpec", _SUBMITTER, optional=True),
+        PodSet(
+            "spec.submitterPodTemplate",
+            template="",
+            when=(("spec.submissionMode", ("", "K8sJobMode")),),
+            default_container=_SUBMITTER,
+            optional=True,
+        ),
     ),
     deadline="spec.activeDeadlineSeconds",
     suspend="spec.suspend",
     suspends_if=(("spec.shutdownAfterJobFinishes", (True,)),),
     suspends_without=("spec.clusterSelector",),
-    ended=(
-        ("status.jobDeploymentStatus", ("Complete", "Failed")),
-        ("spec.shutdownAfterJobFinishes", (True,)),
-    ),
+    ended=(("status.jobDeploymentStatus", ("Complete", "Failed", "ValidationFailed")),),
+    managed_by="spec.managedBy",
+    managers=_RAY_MANAGERS,
     queues=True,
     makes=("RayCluster", "Job"),
 )
@@ -183,10 +258,13 @@ JOBSET = Kind(
             "template.spec.parallelism",
             at_most="template.spec.completions",
             times="replicas",
+            left=jobs_left,
         ),
     ),
     suspend="spec.suspend",
     ended_conditions=("Completed", "Failed"),
+    managed_by="spec.managedBy",
+    managers=("jobset.sigs.k8s.io/jobset-controller",),
     queues=True,
     makes=("Job",),
 )
@@ -200,6 +278,8 @@ TRAINJOB = Kind(
     deadline="spec.activeDeadlineSeconds",
     suspend="spec.suspend",
     ended_conditions=("Complete", "Failed"),
+    managed_by="spec.managedBy",
+    managers=("trainer.kubeflow.org/trainjob-controller",),
     queues=True,
     has_runtime=True,
     makes=("JobSet",),

@@ -8,7 +8,15 @@ from bus.kube import kinds
 from bus.kube.kinds import table, templates
 from bus.kube.kinds.shape import Ask, Scale, Target
 from tests.bus.containers import resources
-from tests.bus.kube.workloads import ROLES, both, deployment, of_pod, refused, template
+from tests.bus.kube.workloads import (
+    ROLES,
+    both,
+    deployment,
+    of_pod,
+    refused,
+    template,
+    with_values,
+)
 
 # --- kinds: how many pods of which template --------------------------------------------------------
 
@@ -43,14 +51,13 @@ SIZES = {
     "an XGBoostJob": (table.XGBOOSTJOB, {"xgbReplicaSpecs": ROLES}, 3, 6),
     "a PaddleJob": (table.PADDLEJOB, {"paddleReplicaSpecs": ROLES}, 3, 6),
     "a JAXJob": (table.JAXJOB, {"jaxReplicaSpecs": ROLES}, 3, 6),
-    "an MPIJob": (table.MPIJOB, {"mpiReplicaSpecs": ROLES}, 3, 6),
+    # SetDefaults_MPIJob: one launcher, and no workers where no number of them stands.
+    "an MPIJob is its launcher and its workers": (
+        table.MPIJOB,
+        {"mpiReplicaSpecs": {"Launcher": ROLES["B"], "Worker": ROLES["A"], "worker": ROLES["A"]}}, 3, 6),
+    "an MPIJob without a number of workers has none": (
+        table.MPIJOB, {"mpiReplicaSpecs": {"Launcher": ROLES["B"], "Worker": ROLES["B"]}}, 1, 4),
     "a Notebook is one pod": (table.NOTEBOOK, {"template": template("2")}, 1, 2),
-    "a RayCluster is its head and its groups within their bounds": (
-        table.RAYCLUSTER, RAY, 1 + 6 + 4 + 5, 1 + 12 + 32 + 80),
-    "a RayJob counts the submitter that it describes": (
-        table.RAYJOB, {"rayClusterSpec": RAY, "submitterPodTemplate": template("3")}, 17, 128),
-    "a RayJob on a cluster of others is its submitter": (
-        table.RAYJOB, {"clusterSelector": {}, "submitterPodTemplate": template("3")}, 1, 3),
     "a JobSet is its jobs, each as often as it is replicated": (
         table.JOBSET, {"replicatedJobs": JOBS}, 7, 13),
     "a plain Pod": (table.POD, template("2")["spec"], 1, 2),
@@ -62,6 +69,158 @@ def test_what_a_kind_asks_for(kind, spec, pods, cores):
     ask = kinds.asked(kind, {"metadata": {}, "spec": spec})
 
     assert (pods, both(cpu=1000 * cores)) == (ask.pods, ask.demand)
+
+
+# --- kinds: what their controllers can still make --------------------------------------------------
+
+
+def demand(cpu, memory=0, limits=None):
+    """Milli-cores and MiB that are requested, and those of the limits where these differ."""
+    found = {}
+    for part, (cores, mib) in {
+        "requests": (cpu, memory),
+        "limits": limits or (cpu, memory),
+    }.items():
+        found |= {f"{part}.cpu": cores, f"{part}.memory": mib * 2**20}
+    return {key: amount for key, amount in found.items() if amount}
+
+
+SIX = {"parallelism": 6, "completions": 6, "template": template()}
+INDEXED = {**SIX, "completionMode": "Indexed"}
+PER_INDEX = {**INDEXED, "backoffLimitPerIndex": 1}
+TWO_JOBS = {
+    "spec": {"replicatedJobs": JOBS},
+    "status": {
+        "replicatedJobsStatus": [{"name": "a", "succeeded": 1}, {"name": "c", "succeeded": 9}]
+    },
+}
+ALONE = {"headGroupSpec": {"template": template("10")}, "workerGroupSpecs": []}
+SCALED = {**ALONE, "enableInTreeAutoscaling": True}
+OPTIONS = {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}}
+GROUP = {"replicas": 2, "minReplicas": 2, "maxReplicas": 4, "template": template("4")}
+SELECTED = {"clusterSelector": {"ray.io/cluster": "x"}}
+WORKERS = 15 * 256
+#: Kind, object, pods and demand. Sources: ``pkg/controller/job`` of Kubernetes v1.36.3, KubeRay v1.7.0, JobSet's controller.
+CAN_MAKE = {
+    # manageJob: wantActive; kueue#78, kueue#3141.
+    "a Job in its tail": (table.JOB, {"spec": SIX, "status": {"succeeded": 5}}, 1, demand(1000)),
+    "a Job whose tail is longer than its parallelism": (
+        table.JOB, {"spec": {**SIX, "parallelism": 2}, "status": {"succeeded": 4}}, 2, demand(2000)),
+    "a Job that has succeeded more often than it is asked now": (
+        table.JOB, {"spec": SIX, "status": {"succeeded": 7}}, 0, {}),
+    "a Job without completions before its first success": (
+        table.JOB, {"spec": {"parallelism": 5, "template": template()}, "status": {"active": 3}}, 5, demand(5000)),
+    "a Job without completions after its first success": (
+        table.JOB,
+        {"spec": {"parallelism": 5, "template": template()}, "status": {"active": 3, "succeeded": 1}}, 3, demand(3000)),
+    # calculateSucceededIndexes: of an indexed Job, status.succeeded decides nothing.
+    "an indexed Job by its indexes": (
+        table.JOB, {"spec": INDEXED, "status": {"completedIndexes": "0,2-4", "succeeded": 6}}, 2, demand(2000)),
+    "indexes that are none, twice there, or beyond the completions": (
+        table.JOB,
+        {"spec": INDEXED, "status": {"completedIndexes": "x,,1-,-2,3-1,0-1,1,5-900,7"}}, 3, demand(3000)),
+    # firstPendingIndexes.
+    "failed indexes under a limit per index": (
+        table.JOB,
+        {"spec": PER_INDEX, "status": {"completedIndexes": "0-2", "failedIndexes": "2,4"}}, 2, demand(2000)),
+    "failed indexes without one": (
+        table.JOB, {"spec": INDEXED, "status": {"failedIndexes": "0-4"}}, 6, demand(6000)),
+    # syncJob: finishedCondition.
+    "a Job that met its success policy": (
+        table.JOB,
+        {"spec": SIX, "status": {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}}, 0, {}),
+    "a Job that is about to fail": (
+        table.JOB, {"spec": SIX, "status": {"conditions": [{"type": "FailureTarget", "status": "True"}]}}, 0, {}),
+    "a CronJob whose Jobs are made suspended": (
+        table.CRONJOB, {"spec": {"jobTemplate": {"spec": {**JOB, "suspend": True}}}}, 0, {}),
+    "Jobs of a JobSet that succeeded": (table.JOBSET, TWO_JOBS, 4, demand(10_000)),
+    "Jobs of a JobSet that may restart": (
+        table.JOBSET, {**TWO_JOBS, "spec": {**TWO_JOBS["spec"], "failurePolicy": {"maxRestarts": 1}}}, 7, demand(13_000)),
+    # GetWorkerGroupDesiredReplicas, DefaultWorkerPodTemplate (wait-gcs-ready); kuberay#2728.
+    "a RayCluster is its head and its groups within their bounds": (
+        table.RAYCLUSTER, {"spec": RAY}, 16, demand(125_000, WORKERS)),
+    "a suspended group of workers": (
+        table.RAYCLUSTER, {"spec": {**ALONE, "workerGroupSpecs": [{**GROUP, "suspend": True}]}}, 1, demand(10_000)),
+    "a worker that is smaller than its wait for the head": (
+        table.RAYCLUSTER, {"spec": {**ALONE, "workerGroupSpecs": [{"replicas": 1, "template": template("100m")}]}},
+        2, demand(10_200, 256)),
+    # BuildAutoscalerContainer, mergeAutoscalerOverrides; kueue#12405.
+    "the autoscaler in the head": (table.RAYCLUSTER, {"spec": SCALED}, 1, demand(10_500, 512)),
+    "the autoscaler as its user wrote it": (
+        table.RAYCLUSTER, {"spec": {**SCALED, "autoscalerOptions": OPTIONS}}, 1,
+        demand(11_000, 1024, (12_000, 1024))),
+    "the options of an autoscaler that is off": (
+        table.RAYCLUSTER, {"spec": {**ALONE, "autoscalerOptions": OPTIONS}}, 1, demand(10_000)),
+    # BuildCollectorContainer.
+    "the collector of logs": (
+        table.RAYCLUSTER, {"spec": {**ALONE, "historyServerOptions": {"collectorOptions": {}}}}, 1,
+        demand(10_050, 64, (10_200, 256))),
+    # GetSubmitterTemplate, GetDefaultSubmitterContainer.
+    "a RayJob with the submitter that it describes": (
+        table.RAYJOB, {"spec": {"rayClusterSpec": RAY, "submitterPodTemplate": template("3")}}, 17, demand(128_000, WORKERS)),
+    "a RayJob with KubeRay's submitter": (
+        table.RAYJOB, {"spec": {"rayClusterSpec": ALONE}}, 2, demand(10_500, 200, (11_000, 1024))),
+    "a RayJob on a cluster of others is its submitter": (
+        table.RAYJOB, {"spec": {**SELECTED, "submitterPodTemplate": template("3")}}, 1, demand(3000)),
+    "a RayJob that is submitted by HTTP": (
+        table.RAYJOB,
+        {"spec": {"rayClusterSpec": ALONE, "submissionMode": "HTTPMode", "submitterPodTemplate": template("3")}},
+        1, demand(10_000)),
+    "a RayJob that its user submits": (
+        table.RAYJOB, {"spec": {"rayClusterSpec": ALONE, "submissionMode": "InteractiveMode"}}, 1, demand(10_000)),
+    "a RayJob that the head submits": (
+        table.RAYJOB, {"spec": {"rayClusterSpec": SCALED, "submissionMode": "SidecarMode"}}, 1,
+        demand(11_000, 712, (11_500, 1536))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "object", "pods", "amounts"), CAN_MAKE.values(), ids=CAN_MAKE)
+def test_a_kind_asks_for_what_its_controller_can_still_make(kind, object, pods, amounts):
+    ask = kinds.asked(kind, object)
+
+    assert (pods, amounts) == (ask.pods, ask.demand)
+
+
+MANAGED = {
+    "a Job": (table.JOB, SIX, "managedBy"),
+    "a CronJob": (table.CRONJOB, {"jobTemplate": {"spec": SIX}}, "jobTemplate.spec.managedBy"),
+    "a TFJob": (table.TFJOB, {"tfReplicaSpecs": ROLES, "runPolicy": {}}, "runPolicy.managedBy"),
+    "a RayCluster": (table.RAYCLUSTER, RAY, "managedBy"),
+    "a RayJob": (table.RAYJOB, {"rayClusterSpec": RAY}, "managedBy"),
+    "a JobSet": (table.JOBSET, {"replicatedJobs": JOBS}, "managedBy"),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "path"), MANAGED.values(), ids=MANAGED)
+def test_what_another_controller_manages_asks_for_nothing_here(kind, spec, path):
+    """``managedByExternalController`` of each operator: it does nothing for such an object."""
+    here = [
+        kinds.asked(kind, {"spec": with_values(path, name, spec)})
+        for name in (None, *kind.managers)
+    ]
+    away = kinds.asked(kind, {"spec": with_values(path, "kueue.x-k8s.io/multikueue", spec)})
+
+    assert all(one == here[0] and one.demand and not one.managed_by for one in here)
+    assert ({}, 0, {}, True) == (away.demand, away.pods, away.wanted, away.suspended)
+    assert "kueue.x-k8s.io/multikueue" == away.managed_by
+
+
+def test_containers_that_kuberay_adds_need_no_limits_by_their_user():
+    """Whoever cannot write a limit is not asked for it; what a user writes in the place of KubeRay's is."""
+    limited = {
+        "spec": {
+            "containers": [
+                resources({"cpu": "1"}, {"cpu": "1", "memory": "1", "ephemeral-storage": "1"})
+            ]
+        }
+    }
+    spec = {"headGroupSpec": {"template": limited}, "enableInTreeAutoscaling": True}
+    written = {**spec, "autoscalerOptions": {"resources": {"limits": {"cpu": "1"}}}}
+
+    assert {} == kinds.asked(table.RAYCLUSTER, {"spec": spec}).unstated
+    assert ("autoscaler",) == kinds.asked(table.RAYCLUSTER, {"spec": written}).unstated[
+        "limits.memory"
+    ]
 
 
 def test_a_daemon_set_asks_for_as_many_pods_as_its_controller_wants():
@@ -77,7 +236,8 @@ def test_a_daemon_set_asks_for_as_many_pods_as_its_controller_wants():
 
 def test_every_kind_is_tested_and_found_by_its_names():
     # A TrainJob asks for what its runtime says: tests/bus/kube/test_runtimes.py.
-    tested = {kind.kind for kind, *_ in SIZES.values()} | {"DaemonSet", "TrainJob"}
+    cases = (*SIZES.values(), *CAN_MAKE.values())
+    tested = {kind.kind for kind, *_ in cases} | {"DaemonSet", "TrainJob"}
     assert tested == {kind.kind for kind in kinds.GOVERNED}
     for kind in kinds.GOVERNED:
         assert kind is kinds.governed(kind.group, kind.kind)
@@ -110,9 +270,16 @@ RESTING = {
         table.POD, {"spec": template()["spec"], "status": {"phase": "Failed"}}, True),
     "a RayJob that has ended and leaves nothing": (
         table.RAYJOB, {"spec": ENDED_RAY, "status": {"jobDeploymentStatus": "Complete"}}, True),
+    # Its cluster counts below it, as long as there is one.
     "a RayJob that has ended and keeps its cluster": (
         table.RAYJOB,
-        {"spec": {"rayClusterSpec": RAY}, "status": {"jobDeploymentStatus": "Complete"}}, False),
+        {"spec": {"rayClusterSpec": RAY}, "status": {"jobDeploymentStatus": "Complete"}}, True),
+    "a RayJob that KubeRay refuses": (
+        table.RAYJOB,
+        {"spec": {"rayClusterSpec": RAY}, "status": {"jobDeploymentStatus": "ValidationFailed"}}, True),
+    "a RayJob that is tried again": (
+        table.RAYJOB,
+        {"spec": {"rayClusterSpec": RAY}, "status": {"jobDeploymentStatus": "Retrying"}}, False),
 }  # fmt: skip
 
 
@@ -280,7 +447,7 @@ SAMPLES = [
     (kind, {"metadata": {"labels": {QUOTA: "q"}, "annotations": {"a": "b"}}, "spec": spec,
             "status": {"conditions": [{"type": "Ready", "status": "True"}], "active": [{}]}})
     for kind, spec, *_ in SIZES.values()
-]  # fmt: skip
+] + [(kind, object) for kind, object, *_ in CAN_MAKE.values()]  # fmt: skip
 
 
 def places(value, path=()):
@@ -301,7 +468,7 @@ def replaced(value, path, new):
     return copied
 
 
-@pytest.mark.parametrize(("kind", "object"), SAMPLES, ids=SIZES)
+@pytest.mark.parametrize(("kind", "object"), SAMPLES, ids=[*SIZES, *CAN_MAKE])
 def test_whatever_stands_in_a_field_the_object_is_read_or_refused(kind, object):
     for path in places(object):
         for nasty in NASTY:

@@ -14,7 +14,7 @@ from bus.events.pods import Owner
 from bus.events.quotas import Serves
 from reactors.queue import plan, releasing, state
 from reactors.queue.metrics import figures
-from tests.reactors.queue.jobs import Jobs
+from tests.reactors.queue.jobs import Jobs, manifest
 from tests.reactors.queue.settling import checked, differences_of, quiet, until
 from tests.scraping import scraped
 
@@ -47,6 +47,14 @@ async def test_a_job_is_created_suspended_charged_with_nothing_and_started_by_th
         or not (cluster.objects["a"]["metadata"]["annotations"])
     )
     assert cluster.patches == 1
+
+
+async def test_a_status_that_a_user_writes_at_the_create_passes_no_queue(cluster):
+    """The API server shows it to mutating webhooks, and drops it afterwards."""
+    ended = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
+    review = cluster._review({**manifest("a", 3), "status": ended}, None, "CREATE")
+
+    assert b'"/spec/suspend"' in (await cluster.hold(review)).patch
 
 
 async def test_what_does_not_fit_waits_and_starts_the_moment_usage_falls(cluster):
