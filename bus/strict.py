@@ -41,8 +41,6 @@ _NUL = re.compile(rb"(?<!\\)(?:\\\\)*+\\u0000")
 _MSGSPEC_OFFSET = re.compile(r"JSON is malformed: (.+) \(byte ([0-9]+)\)")
 #: Larger bytes are counted before they are decoded.
 LARGE_BYTES = 65_536
-#: Texts, and the brackets outside of them.
-_OUTLINE = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _ALL_BUT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
 _ALL_BUT_OUTLINE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = {0x5B: 1, 0x7B: 1, 0x5D: -1, 0x7D: -1, 0x2C: 0}
@@ -99,25 +97,6 @@ def is_deep(raw: bytes, max_depth: int = 64) -> bool:
     if raw.count(b"[") + raw.count(b"{") <= max_depth:
         return False
     return max(accumulate(map(_STEPS.__getitem__, bare(raw))), default=0) > max_depth
-
-
-def shallow(raw: bytes, max_depth: int = 64) -> bytes:
-    """`raw` with `null` for each object and array below ``max_depth`` others, so that a decoder can skip what it does not
-    know: it follows nested values by recursion. Of bytes that are no JSON, any.
-    """
-    kept, depth, begin = [], 0, 0
-    for found in _OUTLINE.finditer(raw):
-        mark = found[0]
-        if mark in (b"[", b"{"):
-            depth += 1
-            if depth == max_depth + 1:
-                kept.append(raw[begin : found.start()])
-        elif mark in (b"]", b"}"):
-            if depth == max_depth + 1:
-                kept.append(b"null")
-                begin = found.end()
-            depth -= 1
-    return b"".join(kept) + (raw[begin:] if depth <= max_depth else b"")
 
 
 def bare(raw: bytes) -> bytes:

@@ -140,6 +140,7 @@ NODE_USAGE = Source(
     is_optional=True,
     on_demand=True,
     polling=Polling(60.0, node_usage.gone),
+    uid_of=node_usage.uid_of,
 )
 #: The devices of nodes, as Koordinator's node agent finds them.
 NODE_DEVICES = Source(

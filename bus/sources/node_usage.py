@@ -79,6 +79,12 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     return records.event_of(fact, record, key=name, uid=metadata.uid, resource_version=version)
 
 
+def uid_of(raw: bytes) -> str:
+    """The uid that stands for the node of a refused object; "" where its name cannot be read."""
+    name = records.called(raw)
+    return name and MEASURED + name
+
+
 def gone(uid: str, time_us: int) -> bytes:
     """The object of a node that is measured no more, as of a moment."""
     name, stamp = uid.removeprefix(MEASURED), format_stamp(time_us)

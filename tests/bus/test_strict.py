@@ -298,26 +298,3 @@ def test_too_many_values_are_never_decoded(piece, monkeypatch):
     monkeypatch.setattr(strict, "_decode", None)
     with pytest.raises(MalformedJsonError, match="too many values"):
         strict.loads(raw, max_bytes=4_000_000, max_values=100_000)
-
-
-def cut(value, depth):
-    """The value without what is nested deeper."""
-    if not isinstance(value, (dict, list)):
-        return value
-    if depth == 0:
-        return None
-    if isinstance(value, list):
-        return [cut(one, depth - 1) for one in value]
-    return {key: cut(one, depth - 1) for key, one in value.items()}
-
-
-@given(_values, st.integers(0, 6), st.sampled_from([None, 1]), st.booleans())
-def test_what_is_nested_deeper_is_null_and_all_else_is_kept(value, limit, indent, is_ascii):
-    raw = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode()
-
-    assert json.loads(strict.shallow(raw, limit)) == cut(value, limit)
-
-
-@given(st.binary(max_size=40) | st.text(alphabet='[]{}"\\x', max_size=40).map(str.encode))
-def test_bytes_that_are_no_json_are_cut_too(raw):
-    assert len(strict.shallow(raw, 2)) <= len(raw) + 4 * raw.count(b"]") + 4 * raw.count(b"}")

@@ -25,11 +25,12 @@ from urllib.parse import parse_qsl, urlencode
 import aiohttp
 import msgspec
 
-from bus import strict
 from bus.clock import ServerClock, SystemClock
-from bus.errors import BursarError, MalformedJsonError
+from bus.errors import BursarError
 from bus.kube import MANAGER
+from bus.kube.client import answers
 from bus.kube.client.access import Access, Credentials, open_api
+from bus.kube.client.answers import Json
 from bus.kube.client.connections import Connections
 from bus.kube.client.refusals import declined, resource_at
 from bus.kube.client.requests import (
@@ -51,32 +52,7 @@ from bus.kube.watch.records import LARGEST_RECORD
 #: it.
 LONGEST_LINE = LARGEST_RECORD + 4096
 
-Json = dict[str, Any]
-
 _TOO_LARGE_VERSION = b"Too large resource version"
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str | None = msgspec.field(default=None, name="continue")
-    remaining_item_count: int | None = None
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
-_list_decoder = msgspec.json.Decoder(_List)
-#: Deeper than any object that is read: one that is cut there is refused as too deep, and the others of its list are read.
-_DEEPEST = 100
-
-
-def _listed(raw: bytes) -> _List:
-    try:
-        return _list_decoder.decode(raw)
-    except RecursionError:
-        return _list_decoder.decode(strict.shallow(raw, _DEEPEST))
 
 
 async def connect(
@@ -124,16 +100,7 @@ class KubeCluster:
                 raw = await whole(response)
         except BROKEN as error:
             raise unreachable(error, "list", path) from error
-        try:
-            found = _listed(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise MalformedJsonError("the answer is no list", reason="readers disagree") from None
-        return Page(
-            [bytes(item) for item in found.items or ()],
-            found.metadata.resource_version,
-            found.metadata.continue_ or "",
-            found.metadata.remaining_item_count or 0,
-        )
+        return answers.page(raw)
 
     async def watch(self, path: str, *, version: str) -> AsyncGenerator[list[bytes]]:
         """Lines of changes after ``version``. See :class:`bus.kube.watch.contract.Cluster`."""
@@ -316,7 +283,7 @@ class KubeCluster:
                 raw = await whole(response)
         except BROKEN as error:
             raise unreachable(error, verb, path) from error
-        return _decoded(raw)
+        return answers.json(raw)
 
     async def _posted(self, verb: str, path: str, query: Query, body: object) -> Json:
         """The same by a connection for many small writes."""
@@ -330,14 +297,7 @@ class KubeCluster:
                 answer.status, answer.body, request=f"{verb} {resource_at(path)}",
                 delay_seconds=retry_after(answer.retry_after),
             )  # fmt: skip
-        return _decoded(answer.body)
-
-
-def _decoded(raw: bytes) -> Json:
-    try:
-        return msgspec.json.decode(raw, type=Json)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise MalformedJsonError("the answer is no object", reason="not JSON") from None
+        return answers.json(answer.body)
 
 
 def _declined(response: aiohttp.ClientResponse, body: bytes, verb: str, path: str) -> BursarError:

@@ -24,7 +24,7 @@ from bus.errors import (
     PermissionDeniedError,
 )
 from bus.events.vocabulary import Fact
-from bus.kube.watch.records import Translate
+from bus.kube.watch.records import Translate, uid_of
 
 
 class GoneError(PermanentError):
@@ -83,6 +83,8 @@ class Source(msgspec.Struct, frozen=True):
     on_demand: bool = False
     #: None = it is watched.
     polling: Polling | None = None
+    #: The uid of an object whose record was refused; "" where it cannot be read.
+    uid_of: Callable[[bytes], str] = uid_of
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True):

@@ -13,8 +13,9 @@ from bus import strict
 from bus.envelope import Event
 from bus.errors import BursarError, DuplicateIdError, MalformedJsonError, ObservationError
 from bus.events.observations import ObservationRefused
+from bus.kube.watch import cutting
 from bus.kube.watch.contract import refusal
-from bus.kube.watch.records import LARGEST_RECORD, LONGEST_ID, Record
+from bus.kube.watch.records import LONGEST_ID, Record
 
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 #: Longest reason that a refusal carries.
@@ -55,19 +56,28 @@ def opened(line: bytes) -> tuple[str, bytes]:
     """The type and the raw object of a line; the type is "" where it has none. The object is not
     looked at yet.
 
-    Raises MalformedJsonError for a line that is not strict JSON around its object.
+    Raises MalformedJsonError for a line that is no JSON around its object, or has one of them twice.
     """
     try:
         read = _line_decoder.decode(line)
     except msgspec.ValidationError:
         return "", b""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise MalformedJsonError(reason="the line is no JSON") from None
+        # The decoder judges bytes that it skips. A cut line does not end.
+        return _cut(line)
     raw = bytes(read.object)
     # Where nothing but these two keys has room, neither can be there twice.
     if len(line.strip()) != _AROUND + len(read.type) + len(raw):
-        strict.well_formed(line, max_bytes=LARGEST_RECORD)
+        return _cut(line)
     return read.type, raw
+
+
+def _cut(line: bytes) -> tuple[str, bytes]:
+    """The same of any line, by its brackets."""
+    found = cutting.members(line)
+    written = found.get(b'"type"', b'""')
+    change = strict.loads(written, max_bytes=len(written))
+    return (change if isinstance(change, str) else ""), found.get(b'"object"', b"")
 
 
 def bookmark(raw: bytes) -> str:

@@ -55,7 +55,7 @@ class Observing:
             event = self.translated(record)
         except (MalformedJsonError, ObservationError) as error:
             refused = self.refused(record, error)
-            uid = records.uid_of(record.object)
+            uid = self._source.uid_of(record.object)
             self._unread_count += 1
             if len(self._unread) < MOST_NAMED:
                 name = records.called(record.object) or uid or refused.key

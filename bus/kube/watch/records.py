@@ -19,9 +19,10 @@ import msgspec
 
 from bus import strict
 from bus.envelope import Event
-from bus.errors import ObservationError
+from bus.errors import MalformedJsonError, ObservationError
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
+from bus.kube.watch import cutting
 from bus.kube.watch.labels import LabelPolicy
 
 #: Largest body of a fact in bytes: a message of the stream carries no more.
@@ -131,9 +132,12 @@ _uid_decoder = msgspec.json.Decoder(_Unread)
 _version_decoder = msgspec.json.Decoder(_Metadata)
 _name_decoder = msgspec.json.Decoder(_Unnamed)
 
+#: What a decoder raises for bytes that it cannot read.
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 def decoded(raw: bytes, kind: type[T]) -> T:
-    """The object in ``raw``, strict JSON and of the shape of ``kind``.
+    """The object in ``raw``, of the shape of ``kind``. The fields that ``kind`` reads are strict JSON; others are skipped.
 
     Raises MalformedJsonError (not strict JSON) or ObservationError (not this shape). Neither
     repeats any content.
@@ -142,22 +146,35 @@ def decoded(raw: bytes, kind: type[T]) -> T:
     # pod.
     if b"\\u0000" in raw:
         raw = _NUL.sub(rb"\1\\ufffd", raw)
-    value = strict.loads(_without_managed_fields(raw), max_bytes=LARGEST_RECORD)
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(_value(raw, kind), kind)
     except msgspec.ValidationError as error:
         raise ObservationError("the object does not fit its kind", reason=str(error)) from None
+
+
+def _value(raw: bytes, kind: type) -> object:
+    # Nearly all objects are strict as a whole, and proven so in a tenth of the time.
+    try:
+        return strict.loads(_without_managed_fields(raw), max_bytes=LARGEST_RECORD)
+    except MalformedJsonError as error:
+        fault = error
+    # Raised here and not above, so that the error has no context.
+    if len(raw) > LARGEST_RECORD:
+        raise fault
+    return strict.loads(cutting.picked(raw, kind), max_bytes=LARGEST_RECORD)
 
 
 def _without_managed_fields(raw: bytes) -> bytes:
     """``raw`` without the server's notes on who set what: half of an object's bytes, and nothing that is ever read.
 
-    They end an object's metadata. Inside of text the quotes would be escaped, so neither mark can stand in one; what is
-    left is proven and read as a whole, so a cut at a wrong place could only make it unreadable.
+    They end an object's metadata, which goes before its ``spec``. Inside of text the quotes would be escaped, so neither mark
+    can stand in one. Opaque parameters may hold both marks, behind the first ``spec``.
     """
     start = raw.find(b',"managedFields":[')
     end = raw.find(b']},"spec":', start)
-    return raw if start < 0 or end < 0 else raw[:start] + raw[end + 1 :]
+    if start < 0 or end < 0 or raw.find(b'},"spec":', 0, start) >= 0:
+        return raw
+    return raw[:start] + raw[end + 1 :]
 
 
 def identified(metadata: Metadata) -> Metadata:
@@ -222,12 +239,16 @@ def identity(event: Event) -> tuple[str, str]:
     return uid, version
 
 
-def _skipping(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
-    """What ``decoder`` knows of ``raw``, whatever else is in there, however deep."""
+def _skipping(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
+    """The fields that ``decoder`` reads of ``raw``, whatever bytes the others hold; None where it cannot read them."""
     try:
         return decoder.decode(raw)
-    except RecursionError:
-        return decoder.decode(strict.shallow(raw))
+    except _UNDECODABLE:
+        pass
+    try:
+        return decoder.decode(cutting.picked(raw, decoder.type))
+    except (*_UNDECODABLE, MalformedJsonError):
+        return None
 
 
 def uid_of(raw: bytes) -> str:
@@ -235,20 +256,16 @@ def uid_of(raw: bytes) -> str:
 
     Who is in a list exists, whether or not the rest of it is understood.
     """
-    try:
-        uid = _skipping(_uid_decoder, raw).metadata.uid
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
-    return uid if usable(uid, LONGEST_ID) else ""
+    found = _skipping(_uid_decoder, raw)
+    return found.metadata.uid if found and usable(found.metadata.uid, LONGEST_ID) else ""
 
 
 def version_of(raw: bytes) -> tuple[str, str]:
     """The uid and the resourceVersion of an object of which nothing else is read; both "" where they cannot be."""
-    try:
-        found = _skipping(_version_decoder, raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    found = _skipping(_version_decoder, raw)
+    if found is None:
         return "", ""
-    both = found.uid, found.resource_version
+    both = found.metadata.uid, found.metadata.resource_version
     # As for an event's id, which a slash takes apart.
     is_plain = all(usable(one, LONGEST_ID) and "/" not in one for one in both)
     return both if is_plain else ("", "")
@@ -256,11 +273,10 @@ def version_of(raw: bytes) -> tuple[str, str]:
 
 def called(raw: bytes) -> str:
     """``namespace/name`` of an object that could not be translated, for people; "" where not even that can be read."""
-    try:
-        found = _skipping(_name_decoder, raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    found = _skipping(_name_decoder, raw)
+    if found is None:
         return ""
-    parts = [part for part in (found.namespace, found.name) if part]
+    parts = [part for part in (found.metadata.namespace, found.metadata.name) if part]
     return "/".join(parts) if all(usable(part, LONGEST_NAME) for part in parts) else ""
 
 

@@ -12,6 +12,7 @@ from bus.kube.client import LONGEST_LINE, Access, connect, discover
 from bus.kube.watch import records
 from bus.kube.watch.contract import GoneError
 from tests.bus.kube.apiserver import PATH, Server
+from tests.bus.kube.watch.odd_bytes import ODD, in_unread_fields
 
 
 def test_a_given_kubeconfig_goes_first_even_where_it_is_not_there(tmp_path):
@@ -181,6 +182,30 @@ async def test_an_object_of_thousands_of_levels_hides_no_other_of_its_list(serve
     assert [records.uid_of(item) for item in page.items] == ["d", "b"]
     with pytest.raises(MalformedJsonError, match="deep"):
         records.decoded(page.items[0], object)
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+async def test_an_object_with_odd_bytes_hides_no_other_of_its_list(server, odd):
+    """One ResourceClaim of a tenant made all claims of a cluster unreadable."""
+    item = in_unread_fields({"metadata": {"uid": "d", "resourceVersion": "3"}}, odd)
+    listed = (
+        b'{"items": [ %s , {"metadata":{"uid":"b"}} ] , "metadata":{"zz":%s,"resourceVersion":"7"}}'
+    )
+    empty = b'{"items":null,"metadata":{"x":%s}}' % odd
+    server.answers = [web.Response(body=listed % (item, odd)), web.Response(body=empty)]
+    page = await server.cluster.page(PATH, limit=0)
+
+    assert page.items == [item, b'{"metadata":{"uid":"b"}}'] and page.version == "7"
+    assert [records.version_of(one) for one in page.items] == [("d", "3"), ("", "")]
+    assert (await server.cluster.page(PATH, limit=0)).items == []
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+async def test_a_single_object_with_odd_bytes_is_read_without_them(server, odd):
+    """A pod that nobody could read could not be evicted."""
+    server.answers = [web.Response(body=in_unread_fields({"metadata": {"uid": "d"}}, odd))]
+
+    assert (await server.cluster.get(PATH))["metadata"]["uid"] == "d"
 
 
 async def test_proxies_of_the_environment_are_not_asked(server, monkeypatch):

@@ -65,13 +65,18 @@ async def test_an_empty_list_after_many_nodes_needs_a_second_that_agrees():
         assert len(names(followed, "vanished")) == 30 and len(followed.cluster.asked) == 5
 
 
-async def test_a_list_with_something_that_nobody_can_read_ends_nobody():
-    broken = {"metadata": {"name": "c"}, "timestamp": "soon"}
-    async with polled(page("", usage("a")), page("", broken), page("", broken)) as followed:
+@pytest.mark.parametrize(
+    ("metadata", "ends"), [({}, []), ({"name": "a"}, ["b"]), ({"name": "c"}, ["a", "b"])]
+)
+async def test_a_refused_measurement_ends_every_node_but_its_own(metadata, ends):
+    """Without a name it may be of any node."""
+    broken = {"metadata": metadata, "timestamp": "soon"}
+    pages = [page("", usage("a"), usage("b")), page("", broken), page("", broken)]
+    async with polled(*pages) as followed:
         await followed.until(lambda f: len(f.cluster.asked) >= 3, 600)
         await followed.settle(0.1)
 
-        assert names(followed, "vanished") == [] and followed.state.unread_count == 1
+        assert names(followed, "vanished") == ends and followed.state.unread_count == 1
 
 
 async def test_outages_pass_and_a_list_is_asked_for_at_once():

@@ -58,13 +58,13 @@ async def test_a_list_that_is_asked_for_soon_after_another_comes_soon_and_not_wh
         assert followed.state.relists == {"start": 1, "test": 1}
 
 
-async def test_an_object_of_thousands_of_levels_is_named_and_is_still_there():
+async def test_an_object_of_thousands_of_levels_is_listed_and_published():
     """Whatever is listed of it: what is nested in its spec, or in the server's notes on who set what."""
     levels = b'{"f:a":' * 5000 + b"1" + b"}" * 5000
     metadata = b'"name":"deep","namespace":"team-a","resourceVersion":"3","uid":"d"'
-    deep = b'{"metadata":{%s},"spec":%s}' % (metadata, levels)
+    deep = b'{"metadata":{%s},"spec":{"x":%s}}' % (metadata, levels)
     bare = b'{"metadata":{"managedFields":[{"fieldsV1":%s}],%s}}' % (levels, metadata)
-    soon = msgspec.structs.replace(QUICK, relist_seconds=1.0)
+    soon = msgspec.structs.replace(QUICK, relist_seconds=1.0, silence_seconds=50.0)
     pages = [
         page("3", deep, pod("a", "3")),
         page("5", bare, {"metadata": pod("a", "3")["metadata"]}),
@@ -73,4 +73,6 @@ async def test_an_object_of_thousands_of_levels_is_named_and_is_still_there():
         await followed.until(lambda f: len(f.lists()) >= 2)
 
         assert [one["uids"] for one in followed.lists()[:2]] == [["a", "d"]] * 2
-        assert followed.state.unread_count == 1
+        assert followed.cluster.lean[:2] == [False, True]
+        assert followed.state.unread_count == 0
+        assert followed.said("pod.observed") == ["d/3", "a/3"]
