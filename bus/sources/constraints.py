@@ -27,6 +27,7 @@ from bus.events.constraints import (
 )
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources.images import image_key
+from bus.sources.sealed_users import sealed
 
 #: Most bytes of a pod's constraints, or of a node's taints and further labels, in a fact, as JSON.
 LARGEST_CONSTRAINTS = 8 * 1024
@@ -161,6 +162,7 @@ def constraints_of(
                 if key in TEMPLATE_LABELS and labels and key in labels
             },
         )
+    found = sealed(found, PodConstraints, policy)
     for one in (found, msgspec.structs.replace(found, images=(), volume_images=())):
         whole = _encode(one)
         if len(whole) <= LARGEST_CONSTRAINTS:

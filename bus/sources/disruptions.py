@@ -16,6 +16,7 @@ from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 from bus.sources.constraints import LARGEST_CONSTRAINTS, is_kept
+from bus.sources.sealed_users import sealed
 
 #: Most names of pods that are going.
 MOST_DISRUPTED = 64
@@ -63,8 +64,9 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         )  # fmt: skip
     else:
         spec, status = found.spec or _NO_SPEC, found.status or _NO_STATUS
-        is_cut = len(_encode(spec.selector)) > LARGEST_CONSTRAINTS
-        selector = None if is_cut else spec.selector
+        selector = sealed(spec.selector, LabelSelector | None, labels)
+        is_cut = len(_encode(selector)) > LARGEST_CONSTRAINTS
+        selector = None if is_cut else selector
         fact = DisruptionBudgetObserved(
             uid=metadata.uid,
             namespace=namespace,

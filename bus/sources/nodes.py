@@ -18,6 +18,7 @@ from bus.kube.watch.records import Metadata, Record
 from bus.sources import card_texts
 from bus.sources.constraints import bounded_taints, further_labels
 from bus.sources.images import ContainerImage, images_of
+from bus.sources.sealed_users import sealed
 
 #: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
 #: characters.
@@ -80,8 +81,11 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         return _event(vanished, record)
     spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
     kept = kept_labels(metadata.labels, labels)[0]
-    taints, taints_cut = bounded_taints(spec.taints or (), LARGEST_TAINTS)
-    further, labels_cut = further_labels(metadata.labels, kept)
+    written = sealed(spec.taints or (), tuple[Taint, ...], labels)
+    taints, taints_cut = bounded_taints(written, LARGEST_TAINTS)
+    further, labels_cut = further_labels(
+        sealed(metadata.labels, dict[str, str] | None, labels), kept
+    )
     observed = NodeObserved(
         uid=metadata.uid,
         name=metadata.name,

@@ -28,6 +28,7 @@ from bus.kube.watch.records import LONGEST_ID, LONGEST_NAME, Metadata, Record
 from bus.sources import pods
 from bus.sources.constraints import constraints_of, is_kept
 from bus.sources.limits import whole_limits
+from bus.sources.sealed_users import sealed
 
 ORDER = "scheduling.koordinator.sh/reservation-order"
 
@@ -171,7 +172,7 @@ def _observed(
     constraints, constraints_cut = constraints_of(
         pod, pods.host_ports(pod), [], metadata.name, written, policy
     )
-    owners = tuple(spec.owners or ())
+    owners = sealed(tuple(spec.owners or ()), tuple[ReservationOwner, ...], policy)
     is_cut = len(_encode(owners)) > LARGEST_OWNERS
     keys = {key for one in owners if not is_cut for key in keys_of(one.label_selector)}
     options = spec.restricted_options or Restricted()

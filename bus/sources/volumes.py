@@ -19,6 +19,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 from bus.sources.claims import bytes_of, class_of, known_modes, named
 from bus.sources.constraints import LARGEST_CONSTRAINTS, Anything
+from bus.sources.sealed_users import sealed
 
 #: The labels of a volume that say where it is.
 ZONES = (
@@ -112,6 +113,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         spec, status = found.spec or _NO_SPEC, found.status or _NO_STATUS
         claim, of_volume = spec.claim_ref or _NO_REF, metadata.labels or {}
         affinity = spec.node_affinity.required if spec.node_affinity is not None else None
+        affinity = sealed(affinity, NodeSelector | None, labels)
         is_cut = len(_encode(affinity)) > LARGEST_CONSTRAINTS
         driver, handle = _attached(spec)
         fact = VolumeObserved(

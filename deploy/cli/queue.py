@@ -12,6 +12,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.events.queues import MOST_PRIORITY, QueueOrdered
 from bus.kube.crds.keys import key_text
 from deploy.cli.filters import require
+from deploy.cli.notes.free_text import warn_of_names
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.reactors import Author
@@ -145,6 +146,7 @@ def _order(
     with reading(asked.place) as connection:
         cluster = cluster or only_cluster(connection, asked.place.cluster)
         uid = _waiting(connection, cluster, name)
+    warn_of_names(asked, reason)
     fact = QueueOrdered(
         uid=uid,
         action=action,

@@ -130,6 +130,17 @@ def test_the_author_of_an_order_is_a_name_too(key):
     assert labels.names().opened(f"by {labels.author('amy')}") == "by amy"
 
 
+def test_free_text_is_warned_about(key, capsys, monkeypatch):
+    warning = "warning: the reason is recorded in clear text"
+    assert bursar("pause") == 0
+    assert warning not in capsys.readouterr().err
+    assert bursar("pause", "--reason", "for amy") == 0
+    assert warning in capsys.readouterr().err
+    monkeypatch.delenv("BURSAR_LABELS__USER_KEY")
+    assert bursar("resume", "--reason", "for amy") == 0
+    assert warning not in capsys.readouterr().err
+
+
 def test_without_its_key_nothing_is_written(key):
     key.unlink()
     with pytest.raises(SettingsError, match=r"labels\.user_key: there is no .*openssl rand"):
