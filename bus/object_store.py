@@ -92,21 +92,19 @@ class Bucket:
         is_there = self._asked(lambda: self._brought(name, found, most, version), name)
         return found.getvalue() if is_there else None
 
-    def fetch(self, name: str, path: Path) -> bool:
-        """Bring an object to a file, for its owner alone; False where there is none."""
-        return self._asked(lambda: self._fetched(name, path), name)
+    def fetch(self, name: str, path: Path, most: int) -> bool:
+        """Bring an object to a file, for its owner alone, as :meth:`get` does; False where there is none."""
+        return self._asked(lambda: self._fetched(name, path, most), name)
 
-    def _fetched(self, name: str, path: Path) -> bool:
+    def _fetched(self, name: str, path: Path, most: int) -> bool:
         path.unlink(missing_ok=True)
         with private_files.create(path) as file:
-            is_there = self._brought(name, file)
+            is_there = self._brought(name, file, most)
         if not is_there:
             path.unlink()
         return is_there
 
-    def _brought(
-        self, name: str, file: BinaryIO, most: int | None = None, version: str | None = None
-    ) -> bool:
+    def _brought(self, name: str, file: BinaryIO, most: int, version: str | None = None) -> bool:
         from minio.error import S3Error
 
         end = time.monotonic() + OBJECT_SECONDS
@@ -119,9 +117,10 @@ class Bucket:
                 return False
             raise
         with closing(answer):
-            for part in answer.stream(CHUNK):
+            # Bytes as they are stored: an object of a store that names an encoding could stand for any size.
+            for part in answer.stream(CHUNK, decode_content=False):
                 file.write(part)
-                if most is not None and file.tell() > most:
+                if file.tell() > most:
                     break
                 if time.monotonic() > end:
                     raise TimeoutError(f"not all of it came in {OBJECT_SECONDS:.0f} s")

@@ -35,17 +35,21 @@ from projections.engine.collecting import seldom_collecting
 from projections.engine.folder import Folder
 from projections.engine.heads import Signer, read_heads
 from projections.engine.replay import archived, live_checkpoint
-from projections.engine.segments.form import event_of, pack, unpack
+from projections.engine.segments.form import LARGEST, event_of, pack, size_of, unpack
 from projections.engine.segments.reading import chain_at, selecting
 from projections.engine.store import Store
 
 MANIFEST = "backup.json"
 HEADS = "heads.jsonl"
 KEY = "signing.key"
-#: Events of one file at most, bytes of their bodies (one event may have more), and events of one transaction of a restore.
+#: Events of one file at most, their bytes (one event may have more), and events of one transaction of a restore.
 FILE_EVENTS = 50_000
 FILE_BYTES = 64 * 2**20
 BATCH = 5_000
+#: A manifest names no file of more events than this.
+MOST_EVENTS = 1_000_000
+#: More bytes than a manifest has.
+LARGEST_MANIFEST = 64 * 2**20
 #: It is a part of a file's name, so nothing else may stand there.
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -92,11 +96,12 @@ class Kept(msgspec.Struct):
 
 
 class Restored(msgspec.Struct):
-    """What a restore folded, and up to which event the ledger is now."""
+    """What a restore folded, and up to which event the ledger is now. ``signing_key``: the public part of the key that it took."""
 
     folded: int
     sequence: int
     heads: int
+    signing_key: str = ""
 
 
 def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progress, warned: Warned) -> Kept:  # fmt: skip
@@ -105,10 +110,8 @@ def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progre
     ``warned`` is told in words what could not be read of the heads. Raises AbsentLedgerError, SettingsError where it holds
     another history or cannot be written, or there is no key, and LedgerError where the archive or the backup's heads are damaged.
     """
-    if with_key and not place.is_secret:
-        raise SettingsError(
-            f"{place.named()}: --with-key: the store is asked without TLS, and whoever is on the way could read the key"
-        )
+    if with_key:
+        _require_secret(place)
     key, folder = _read_key(settings) if with_key else None, place.folder
     with place.held(), reading(settings) as connection:
         found = _manifest(place) if place.fetch(MANIFEST) else Manifest()
@@ -143,20 +146,22 @@ def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progre
     return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
 
 
-def restore(settings: Settings, place: Place, at: int | None, *, progress: Progress, warned: Warned) -> Restored:  # fmt: skip
+def restore(
+    settings: Settings, place: Place, at: int | None, *, with_key: bool, progress: Progress, warned: Warned
+) -> Restored:  # fmt: skip
     """Make the ledger of the settings from a backup, up to the event ``at``, by default the last. Goes on where it was broken off.
 
-    ``warned`` is told in words which heads are left out. Raises SettingsError where a file of the backup is missing or damaged, or
-    where the ledger holds anything else, and LedgerError where the backup's heads or its key are damaged.
+    ``with_key``: take the backup's signing key. ``warned`` is told in words which heads, or which key, are left out. Raises
+    SettingsError where a file of the backup is missing or damaged, where the ledger holds anything else, or where another key is
+    here, and LedgerError where the backup's heads or its key are damaged.
     """
     found, folder = read_manifest(place), place.folder
     until = found.sequence if at is None else at
     if not 1 <= until <= found.sequence:
         raise SettingsError(f"--at: the backup has the events 1 to {found.sequence:,}")
-    secret = (folder / KEY).read_bytes() if place.fetch(KEY) else b""
-    key = Signer(folder / KEY).public_key if secret else b""
-    # A kill must not leave a key behind on a machine that it was never given to.
-    place.drop(KEY)
+    secret, key = _offered_key(settings, place) if with_key else (b"", b"")
+    if not with_key and KEY in place.sizes():
+        warned("the backup holds a signing key, which is left out: --with-key takes it")
     read = read_heads(folder / HEADS) if place.fetch(HEADS) else ()
     candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=SEQUENCE)
     with held_ledger(settings, "restore") as (store, _):
@@ -168,9 +173,9 @@ def restore(settings: Settings, place: Place, at: int | None, *, progress: Progr
             ended, chains = _fold(store, begun, found, place, until, witnessed, progress)
         accepted = accepted_heads(candidates, chains, key, warned)
         keep_heads(settings, store, accepted)
-    if key and not settings.signing_key.exists():
+    if key:
         private_files.replace(settings.signing_key, secret)
-    return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted))
+    return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted), key.hex())
 
 
 def read_manifest(place: Place) -> Manifest:
@@ -182,10 +187,11 @@ def read_manifest(place: Place) -> Manifest:
 def _manifest(place: Place) -> Manifest:
     path = place.named(MANIFEST)
     try:
-        found = msgspec.json.decode((place.folder / MANIFEST).read_bytes(), type=Manifest)
+        with (place.folder / MANIFEST).open("rb") as file:
+            found = msgspec.json.decode(file.read(LARGEST_MANIFEST), type=Manifest)
         expected = [1, *(one.last + 1 for one in found.parts)]
         is_right = found.format == 1 and all(
-            one.first == first and one.last >= first and one.name in (_name(first), _name(first, one.sha256))
+            one.first == first and first <= one.last < first + MOST_EVENTS and one.name in (_name(first), _name(first, one.sha256))
             and len(bytes.fromhex(one.chain)) == len(GENESIS) and _SHA256.fullmatch(one.sha256)
             for one, first in zip(found.parts, expected, strict=False)
         )  # fmt: skip
@@ -216,16 +222,40 @@ def _read_key(settings: Settings) -> bytes:
         raise SettingsError(f"--with-key: {settings.signing_key}: {why}") from None
 
 
+def _offered_key(settings: Settings, place: Place) -> tuple[bytes, bytes]:
+    """The backup's key as its file has it, and the public part. Raises SettingsError, and LedgerError where it is damaged."""
+    _require_secret(place)
+    if not place.fetch(KEY):
+        raise SettingsError(f"--with-key: {place.named()} holds no signing key")
+    secret, key = (place.folder / KEY).read_bytes(), Signer(place.folder / KEY).public_key
+    # A kill must not leave a key behind on a machine that it was never given to.
+    place.drop(KEY)
+    here = settings.signing_key
+    if here.exists() and (mine := Signer(here).public_key) != key:
+        raise SettingsError(
+            f"--with-key: {here} is the key {mine.hex()}, the backup's is {key.hex()}: move one away, or restore without --with-key"
+        )
+    return secret, key
+
+
+def _require_secret(place: Place) -> None:
+    if not place.is_secret:
+        raise SettingsError(
+            f"{place.named()}: --with-key: the store is asked without TLS, and whoever is on the way could read the key"
+        )
+
+
 def _cut(batches: Iterable[list[Event]]) -> Iterator[list[Event]]:
     """The events in lists, each for one file."""
     part: list[Event] = []
     size = 0
     for event in (event for batch in batches for event in batch):
-        if part and (len(part) >= FILE_EVENTS or size + len(event.body) > FILE_BYTES):
+        more = size_of(event)
+        if part and (len(part) >= FILE_EVENTS or size + more > FILE_BYTES):
             yield part
             part, size = [], 0
         part.append(event)
-        size += len(event.body)
+        size += more
     if part:
         yield part
 
@@ -291,14 +321,15 @@ def _read(place: Place, part: Part) -> list[Event]:
     path = place.named(part.name)
     try:
         place.fetch(part.name)
-        packed = (place.folder / part.name).read_bytes()
+        with (place.folder / part.name).open("rb") as file:
+            packed = file.read(LARGEST + 1)
         place.drop(part.name)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from None
     if hashlib.sha256(packed).hexdigest() != part.sha256:
         raise SettingsError(f"{path}: damaged: it is not the file that was written")
     try:
-        found = [event_of(row) for row in unpack(packed)]
+        found = [event_of(row) for row in unpack(packed, part.last - part.first + 1)]
     except DamagedSegmentError as error:
         raise SettingsError(f"{path}: damaged: {error}") from None
     if [event.sequence for event in found] != list(range(part.first, part.last + 1)):

@@ -22,6 +22,7 @@ from bus import private_files
 from bus.errors import ObjectStoreError
 from bus.object_store import SCHEME, Bucket, bucket_of
 from deploy.errors import SettingsError
+from projections.engine.segments.form import LARGEST
 
 #: What a killed backup leaves: files that were not renamed yet (``private_files.draft``).
 _DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
@@ -130,7 +131,7 @@ class BucketPlace:
     def fetch(self, name: str) -> bool:
         """Bring an object to the folder; False where there is none. Raises SettingsError."""
         with _translated():
-            return self._bucket.fetch(name, self.folder / name)
+            return self._bucket.fetch(name, self.folder / name, LARGEST)
 
     def keep(self, name: str) -> None:
         """Put a file into the bucket. Raises SettingsError."""

@@ -29,8 +29,10 @@ from projections.engine.tables import checkpoints, snapshots
 #: state for the same history.
 FORM = 3
 
-#: Most bytes of a state: twenty times what 100,000 pods need.
+#: Most bytes of a state: twenty times what 100,000 pods need. A state above the second number has at most so many times its
+#: packed bytes; those of real histories have ten.
 LARGEST = 2**31
+FREE, RATIO = 64 * 2**20, 1_000
 
 #: The newest that are kept, and after them the newest of each day, of so many days.
 NEWEST = 3
@@ -142,7 +144,8 @@ def states(
 
             try:
                 size = zstandard.get_frame_parameters(bytes(state)).content_size
-                whole = zstandard.decompress(bytes(state)) if size <= LARGEST else None
+                most = min(LARGEST, max(FREE, len(state) * RATIO))
+                whole = zstandard.decompress(bytes(state)) if size <= most else None
             except zstandard.ZstdError:
                 continue
             if whole is not None:

@@ -190,8 +190,15 @@ def test_a_key_goes_to_a_store_by_tls_alone(objects, data, tmp_path, monkeypatch
 
         monkeypatch.setenv("AWS_CA_BUNDLE", str(issued.ca_file))
         assert bursar("backup", WHERE, "--with-key", "--data", data) == 0
-        assert bursar("restore", WHERE, "--data", tmp_path / "again") == 0
+        assert bursar("restore", WHERE, "--with-key", "--data", tmp_path / "again") == 0
     assert (tmp_path / "again" / "signing.key").read_bytes() == bytes(32)
+
+
+def test_no_key_is_taken_from_a_store_without_tls(objects, data, tmp_path, capsys):
+    assert bursar("backup", WHERE, "--data", data) == 0
+    code, _, err = said(capsys, "restore", WHERE, "--with-key", "--data", tmp_path / "again")
+
+    assert code == 2 and "without TLS" in err and not (tmp_path / "again").exists()
 
 
 def test_nothing_stays_on_this_machine(objects, data, tmp_path, monkeypatch):
@@ -279,6 +286,6 @@ def test_while_events_are_folded_no_key_lies_in_a_folder_for_temporary_files(
         return fold(*arguments)
 
     monkeypatch.setattr(backups, "_fold", looked)
-    assert bursar("restore", WHERE, "--data", tmp_path / "again") == 0
+    assert bursar("restore", WHERE, "--with-key", "--data", tmp_path / "again") == 0
     assert "signing.key" not in {one.name for one in seen} and seen
     assert (tmp_path / "again" / "signing.key").read_bytes() == bytes(32)

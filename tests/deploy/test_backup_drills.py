@@ -255,9 +255,10 @@ def test_only_heads_of_this_history_and_of_one_key_are_restored(with_key, want, 
     append(data / "heads.jsonl", broken)
     (data / "signing.key").unlink()
     sign(data, 200)
-    assert bursar("backup", kept, "--data", data, *(["--with-key"] if with_key else [])) == 0
+    with_it = ["--with-key"] if with_key else []
+    assert bursar("backup", kept, "--data", data, *with_it) == 0
     capsys.readouterr()
-    assert bursar("restore", kept, "--data", again) == 0
+    assert bursar("restore", kept, "--data", again, *with_it) == 0
     said = capsys.readouterr()[1]
 
     assert [head.sequence for head in read_heads(again / "heads.jsonl")] == want
@@ -289,6 +290,39 @@ def test_with_key_and_no_key_fails_before_anything_is_written(tmp_path, capsys):
 
     assert "signing.key: no key can be read" in capsys.readouterr()[1]
     assert not kept.exists()
+
+
+def test_a_restore_takes_a_key_when_told_to_and_says_which(tmp_path, capsys):
+    data, kept, again = ledger_of(tmp_path / "data", 200), tmp_path / "kept", tmp_path / "again"
+    sign(data, 100)
+    mine = Signer(data / "signing.key").public_key.hex()
+    assert bursar("backup", kept, "--data", data, "--with-key") == 0
+    capsys.readouterr()
+    assert bursar("restore", kept, "--data", again, "-o", "json") == 0
+    out, err = capsys.readouterr()
+
+    assert json.loads(out)["signing_key"] == "" and not (again / "signing.key").exists()
+    assert "the backup holds a signing key, which is left out: --with-key takes it" in err
+    assert bursar("restore", kept, "--data", again, "-o", "json", "--with-key") == 0
+    assert json.loads(capsys.readouterr()[0])["signing_key"] == mine
+    assert Signer(again / "signing.key").public_key.hex() == mine
+    assert bursar("restore", kept, "--data", again, "--with-key") == 0
+
+
+def test_a_restore_takes_no_key_in_place_of_another(tmp_path, capsys):
+    data, kept, again = ledger_of(tmp_path / "data", 200), tmp_path / "kept", _made(tmp_path / "again")  # fmt: skip
+    sign(data, 100)
+    assert bursar("backup", kept, "--data", data) == 0
+    assert bursar("restore", kept, "--data", again, "--with-key") == Exit.USAGE
+    assert "kept holds no signing key" in " ".join(capsys.readouterr()[1].split())
+    assert bursar("backup", kept, "--data", data, "--with-key") == 0
+    there = Signer(again / "signing.key").public_key
+    assert bursar("restore", kept, "--data", again, "--with-key") == Exit.USAGE
+
+    said = capsys.readouterr()[1]
+    assert there.hex() in said and Signer(data / "signing.key").public_key.hex() in said
+    assert not (again / "ledger.db").exists()
+    assert Signer(again / "signing.key").public_key == there
 
 
 def test_a_file_that_stands_for_more_than_ours_do_is_not_unpacked(tmp_path, monkeypatch, capsys):
@@ -351,7 +385,7 @@ def test_a_drill(lost, tmp_path):
     if lost != "bus":
         for path in [*data.glob("ledger.db*"), data / "heads.jsonl", data / "signing.key"]:
             path.unlink()
-        done = process("restore", kept, "--data", data)
+        done = process("restore", kept, "--data", data, "--with-key")
         assert done.returncode == 0, done.stderr
     done = process("recover", "--data", data)
     assert done.returncode == 0, done.stderr

@@ -61,6 +61,13 @@ def restore(
     at: Annotated[
         int | None, typer.Option("--at", metavar="EVENT", min=1, help="The last event to restore.")
     ] = None,
+    with_key: Annotated[
+        bool,
+        typer.Option(
+            "--with-key",
+            help="Also take the key that signs heads: whoever wrote the backup may have it, too.",
+        ),
+    ] = False,
 ) -> None:
     """Make a ledger from a backup: every file is checked, every row folded anew. What was broken off goes on.
 
@@ -77,10 +84,18 @@ def restore(
     warnings: list[str] = []
     with place_of(where) as place, bar("folding") as progress:
         found = backups.restore(
-            asked.settings, place, at, progress=progress, warned=warnings.append
+            asked.settings,
+            place,
+            at,
+            with_key=with_key,
+            progress=progress,
+            warned=warnings.append,
         )
     for line in warnings:
         say(line)
-    write([msgspec.structs.asdict(found)], asked.output, title="Restore", one=True)
+    row = msgspec.structs.asdict(found)
+    if asked.output is Format.TABLE:
+        row["signing_key"] = found.signing_key or f"not taken: {hint('up')} makes one"
+    write([row], asked.output, title="Restore", one=True)
     if asked.output is Format.TABLE:
         say(f"next: {hint('recover')}, which brings bus and ledger together, then {hint('up')}")

@@ -22,8 +22,11 @@ from bus.errors import DamagedSegmentError
 from bus.events.clock import ClockTicked
 
 FORMAT = 1
-#: More bytes than the events of one file have; a larger one is none of ours.
+#: More bytes than a file has; a larger one is none of ours.
 LARGEST = 2**30
+#: More bytes than the events of one file have, packed as they are: so many for the file, and so many for each event of it.
+MOST_BYTES = 72 * 2**20
+MOST_EVENT_BYTES = 2 * 2**10
 #: More bytes than a head has.
 LARGEST_HEAD = 2**24
 #: Bytes of the digest of each key. Of 20,000 keys a thousandth finds one that is not there.
@@ -31,6 +34,9 @@ KEY_BYTES = 3
 
 _SKIPPABLE = (0x184D2A50).to_bytes(4, "little")
 _CONTEXT = b"bursar segment 1\n"
+
+#: Bytes of the length of MessagePack's arrays, by their first byte.
+_LENGTHS = {0xDC: 2, 0xDD: 4}
 
 Row = tuple[int, str, str, str, str, str, int, int, str, bytes]
 
@@ -114,17 +120,31 @@ def pack(events: Iterable[Event], level: int = 10) -> bytes:
     return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(_encode(rows))
 
 
-def unpack(packed: bytes) -> list[Row]:
-    """The events in a frame of :func:`pack`. Raises DamagedSegmentError."""
+def unpack(packed: bytes, count: int) -> list[Row]:
+    """The ``count`` events in a frame of :func:`pack`. Raises DamagedSegmentError, before anything of their size is made."""
     import zstandard
 
+    most = min(MOST_BYTES + count * MOST_EVENT_BYTES, LARGEST)
     try:
         # zstandard heeds its own bound only where the frame does not say its size; ours all do.
-        if not 0 <= zstandard.frame_content_size(packed) <= LARGEST:
-            raise DamagedSegmentError(f"its size is above {LARGEST:,} bytes, or missing")
-        return _decode(zstandard.ZstdDecompressor().decompress(packed))
+        if not 0 <= zstandard.frame_content_size(packed) <= most:
+            raise DamagedSegmentError(f"its size is above {most:,} bytes, or missing")
+        rows = zstandard.ZstdDecompressor().decompress(packed)
+        # One row takes a dozen bytes here and a hundred times as many in memory.
+        if (found := _length(rows)) != count:
+            raise DamagedSegmentError(f"it holds {found:,} events where {count:,} are named")
+        return _decode(rows)
     except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedSegmentError(str(error)) from None
+
+
+def _length(rows: bytes) -> int:
+    """How many elements an array of MessagePack says that it has; -1 = it is none."""
+    kind = rows[0] if rows else 0
+    if kind >> 4 == 0b1001:
+        return kind & 0b1111
+    width = _LENGTHS.get(kind, 0)
+    return int.from_bytes(rows[1 : 1 + width]) if width else -1
 
 
 def head_of(events: Sequence[Event], before: bytes, content: bytes) -> SegmentHead:
@@ -172,6 +192,12 @@ def row_of(event: Event) -> Row:
         event.sequence, event.cluster, event.type, event.key, event.id, event.source, event.time_us,
         event.version, event.defect, event.body,
     )  # fmt: skip
+
+
+def size_of(event: Event) -> int:
+    """Bytes of an event's body and attributes, with room for what MessagePack adds."""
+    attributes = event.cluster, event.type, event.key, event.id, event.source, event.defect
+    return len(event.body) + sum(len(a) if a.isascii() else 4 * len(a) for a in attributes) + 64
 
 
 def event_of(row: Row) -> Event:

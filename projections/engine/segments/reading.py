@@ -109,7 +109,7 @@ class Segment:
         key = self.where, self.sha256
         if (found := _CACHE.get(key)) is None:
             head, packed = parted(self.bytes())
-            rows = unpack(packed)
+            rows = unpack(packed, self.last - self.first + 1)
             if [row[0] for row in rows] != list(range(self.first, self.last + 1)):
                 raise DamagedSegmentError("a segment holds other events than it says", path=key[0])
             found = Content(rows, head.before)

@@ -34,6 +34,7 @@ from projections.engine.segments.form import (
     joined,
     pack,
     parted,
+    size_of,
     unpack,
 )
 from projections.engine.segments.places import LEDGER_FILE, place_of, written
@@ -43,7 +44,7 @@ from projections.engine.store import Store
 from projections.engine.tables import checkpoints, events, heads, parked, segments
 from projections.engine.writers import writer
 
-#: Bytes of the bodies of one segment at most; one event may have more.
+#: Bytes of the events of one segment at most; one event may have more.
 MOST_BYTES = 32 * 2**20
 #: Events read at a time.
 PART = 2_000
@@ -163,7 +164,7 @@ class Sealer:
             if [event.sequence for event in found] != [*range(first + len(part), first + len(part) + wanted)]:  # fmt: skip
                 raise LedgerError("the archive has a gap: see `bursar verify`", after=first + len(part) - 1)  # fmt: skip
             for event in found:
-                size += len(event.body)
+                size += size_of(event)
                 if part and size > MOST_BYTES:
                     return part
                 part.append(event)
@@ -242,7 +243,7 @@ def checked(segment: Segment, keys: Collection[bytes]) -> Checked:
     """The segment, read whole: as :func:`checked_head`, and its events have the chain and the figures of its head."""
     head, packed = checked_head(segment, keys)
     try:
-        content = Content(unpack(packed), head.before)
+        content = Content(unpack(packed, head.last - head.first + 1), head.before)
     except DamagedSegmentError as error:
         raise DamagedSegmentError(f"a segment is damaged: {error}", path=segment.where) from None
     found = content.events()

@@ -99,7 +99,7 @@ def forged(folder, random_):
     """Events of a segment are changed, and it is signed with a new key; the ledger is told of the new file."""
     path = random_.choice(files(folder))
     head, packed = form.parted(path.read_bytes())
-    said = form.Content(form.unpack(packed)).events()
+    said = form.Content(form.unpack(packed, head.last - head.first + 1)).events()
     kind = random_.choice(["removed", "reordered", "doubled", "same"])
     place = random_.randrange(len(said) - 1)
     if kind == "removed":
