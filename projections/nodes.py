@@ -5,15 +5,26 @@ Source: docs/accounting.md (GPU model: first seen holds for all time before, a l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
+from bus.amounts import NANO, observed_quantity
 from bus.envelope import Event
+from bus.errors import QuantityError
 from bus.events.nodes import NodeObserved, NodeVanished
+from bus.kube.watch.labels import LabelPolicy
+from bus.sources import card_texts
 from projections import timelines
-from projections.devices.shared_cards import NODE_LABELS
+from projections.devices.partitions import MIG_RESOURCE, mig_profile
+from projections.devices.shared_cards import (
+    GKE_PARTITION,
+    KOORDINATOR_CARD,
+    KOORDINATOR_MEMORY,
+    PRODUCT,
+)
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
@@ -33,6 +44,14 @@ nodes = row_table(
 #: uid, model, allocatable (JSON, sorted), ready, unschedulable
 Value = tuple[str, str | None, str, int, int]
 
+#: In the place of a label: the labels that name the model, as JSON, where there are several.
+_MODELS = "bursar.io/model-labels"
+
+#: Labels that name a model, by falling precedence.
+_MODEL_LABELS = LabelPolicy().model_labels
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+_MIB = 2**20 * NANO
+
 
 class Node(msgspec.Struct, frozen=True):
     """A node by name, over all its lives. ``gone`` is its newest delete (resourceVersion, microseconds)."""
@@ -41,26 +60,55 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     history: tuple[tuple[str, int, Value], ...] = ()
     gone: tuple[str, int] | None = None
-    #: Of its observations those that say how its cards are shared, texts as JSON.
+    #: Of its observations those that say how its cards are divided and shared, texts as JSON.
     cards: tuple[tuple[str, int, str], ...] = ()
     sequence: int = 0
 
     def models(self) -> list[tuple[int, str | None]]:
-        """(second from which it holds, GPU model), oldest first."""
-        return timelines.distinct(
-            (second, value[1]) for second, value in timelines.changes(self.history)
-        )
+        """(second from which it holds, GPU model), oldest first.
+
+        A label that is absent keeps its last value, as long as the node has its uid.
+        """
+        texts = self._texts()
+        points: list[timelines.Point] = []
+        uid, held, labels = "", None, dict[str, str]()
+        for version, time_us, value in self.history:
+            if value[0] != uid:
+                uid, held, labels = value[0], None, {}
+            model, reported = value[1], texts.get((version, time_us), "")
+            now = _decode(_decode(reported).get(_MODELS, "{}")) if _MODELS in reported else {}
+            if model is not None and not _is_stand_in(model, held, now, labels):
+                labels = {**labels, **now} if model == held else now
+                held = model
+            points.append((version, time_us, held))
+        return timelines.changes(tuple(points))
 
     def sharing(self) -> list[tuple[int, str]]:
-        """(second from which it holds, what it says of shared cards as JSON), oldest first; "" where it says nothing."""
-        if not self.cards:
-            return []
-        texts = {(version, time_us): text for version, time_us, text in self.cards}
-        points = tuple(
-            (version, time_us, texts.get((version, time_us), ""))
-            for version, time_us, _ in self.history
-        )
-        return timelines.changes(points)
+        """(second from which it holds, what it says of shared cards as JSON), oldest first; "" where it says nothing.
+
+        A label or annotation that is absent keeps its last value, as long as the node has its uid.
+        """
+        return timelines.changes(self.sharing_points()) if self.cards else []
+
+    def sharing_points(self) -> timelines.History:
+        """What each observation says of shared cards, by the same rule."""
+        texts = self._texts()
+        points: list[timelines.Point] = []
+        uid, held, last, shown = "", dict[str, str](), "", ""
+        for version, time_us, value in self.history:
+            if value[0] != uid:
+                uid, held, last, shown = value[0], {}, "", ""
+            reported = texts.get((version, time_us), "")
+            # Most observations repeat the one before.
+            if reported and reported != last:
+                held = {**held, **_decode(reported)}
+                held.pop(_MODELS, None)
+                last, shown = reported, _encode(held) if held else ""
+            points.append((version, time_us, shown))
+        return tuple(points)
+
+    def _texts(self) -> dict[tuple[str, int], str]:
+        return {(version, time_us): text for version, time_us, text in self.cards}
 
 
 def keys(fact: NodeObserved | NodeVanished, event: Event) -> tuple[Key]:
@@ -87,18 +135,65 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
 
 def _cards(fact: NodeObserved) -> str:
     labels = {**fact.labels, **fact.further_labels}
-    texts = dict(fact.card_texts)
-    texts |= {name: labels[name] for name in NODE_LABELS if name in labels}
-    # The memory of a card alone says of nobody that he shares one.
-    return msgspec.json.encode(texts, order="sorted").decode() if texts else ""
+    texts = {**fact.card_texts, **card_texts.of_labels(labels)}
+    has_partitions = (
+        GKE_PARTITION in labels
+        or mig_profile(fact.model or "")
+        or any(one.startswith(MIG_RESOURCE) for one in fact.allocatable)
+    )
+    if product := labels.get(PRODUCT) or (fact.model if has_partitions else None):
+        texts[PRODUCT] = product
+    if mib := _card_memory(fact.allocatable):
+        texts[KOORDINATOR_CARD] = str(mib)
+    named = {name: labels[name] for name in _MODEL_LABELS if labels.get(name)}
+    if len(named) > 1 and fact.model in named.values():
+        texts[_MODELS] = _encode(named)
+    return _encode(texts) if texts else ""
+
+
+def _encode(texts: dict[str, str]) -> str:
+    return msgspec.json.encode(texts, order="sorted").decode()
+
+
+def _card_memory(allocatable: dict[str, str]) -> int:
+    """MiB of one card on a node that Koordinator counts; 0 where it does not say how many cards or how much memory."""
+    for name in KOORDINATOR_MEMORY:
+        prefix = name.partition("/")[0]
+        for percent in ("gpu", "gpu-core", "gpu-memory-ratio"):
+            hundredths = _amount(allocatable.get(f"{prefix}/{percent}"), NANO)
+            if hundredths and (memory := _amount(allocatable.get(name), _MIB)):
+                return memory * 100 // hundredths
+    return 0
+
+
+def _amount(text: str | None, unit: int) -> int:
+    try:
+        return observed_quantity(text) // unit if text else 0
+    except QuantityError:
+        return 0
+
+
+def _is_stand_in(
+    model: str, held: str | None, now: Mapping[str, str], before: Mapping[str, str]
+) -> bool:
+    """Whether ``model`` is of a label that stood behind that of ``held`` before, and that label is absent now."""
+    if held is None or model == held:
+        return False
+    first = next((name for name in _MODEL_LABELS if before.get(name) == held), None)
+    return (
+        first is not None
+        and first not in now
+        and any(value == model for name, value in before.items() if name != first)
+    )
 
 
 def _shown(row: Node) -> dict[str, Any]:
     latest = row.history[-1][2] if row.history else (None, None, None, 0, 0)
-    uid, model, allocatable, ready, unschedulable = latest
+    uid, _, allocatable, ready, unschedulable = latest
+    models = row.models()
     return {
         "uid": uid,
-        "model": model,
+        "model": models[-1][1] if models else None,
         "allocatable": allocatable,
         "ready": ready,
         "unschedulable": unschedulable,
@@ -116,7 +211,7 @@ codec = Codec(
 
 projection = Projection(
     name="nodes",
-    version=2,
+    version=3,
     table=nodes,
     facts=(NodeObserved, NodeVanished),
     keys=keys,

@@ -5,6 +5,7 @@ Source: HAMi, Volcano, KAI-Scheduler and Koordinator, their documentation of pod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,14 @@ POD_ANNOTATIONS = (
     "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices",
 )  # fmt: skip
 NODE_ANNOTATIONS = ("hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register")
+#: By NVIDIA's GPU feature discovery, GKE and AMD's node labeller: how the cards of a node are divided.
+NODE_LABELS = (
+    "nvidia.com/gpu.memory", "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas",
+    "nvidia.com/mig.strategy",
+    "cloud.google.com/gke-gpu-partition-size", "cloud.google.com/gke-max-shared-clients-per-gpu",
+    "amd.com/compute-memory-partition", "amd.com/compute-partition",
+)  # fmt: skip
+_MIG_LABEL = re.compile(r"nvidia\.com/mig-[0-9]{1,2}[cg][^/]{0,40}\.replicas")
 #: KAI's label of the pods on one card; of those on several it is a prefix.
 GROUP = "runai-gpu-group"
 
@@ -63,6 +72,16 @@ def of_node(
 ) -> dict[str, str]:
     """What a node's annotations say of its cards, and the ``policy`` of what is ``allocatable`` there; mostly nothing."""
     return _picked(annotations, NODE_ANNOTATIONS) | _counted(allocatable, policy)
+
+
+def of_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """What a node's labels say of its cards; mostly nothing."""
+    return {name: text for name, text in labels.items() if is_node_label(name)}
+
+
+def is_node_label(name: str) -> bool:
+    """Whether the ledger reads a label of this name to size cards."""
+    return name in NODE_LABELS or _MIG_LABEL.fullmatch(name) is not None
 
 
 def _counted(names: Collection[str], policy: LabelPolicy | None) -> dict[str, str]:

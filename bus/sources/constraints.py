@@ -26,6 +26,7 @@ from bus.events.constraints import (
     keys_of,
 )
 from bus.kube.watch.labels import LabelPolicy
+from bus.sources import card_texts
 from bus.sources.images import image_key
 from bus.sources.sealed_users import sealed
 
@@ -264,14 +265,17 @@ def bounded_taints(taints: Iterable[Taint], room: int) -> tuple[tuple[Taint, ...
 def further_labels(
     labels: dict[str, str] | None, kept: dict[str, str]
 ) -> tuple[dict[str, str], bool]:
-    """A node's labels beside those that are kept for reports, and whether some had to be left out."""
+    """A node's labels beside those that are kept for reports, and whether some had to be left out.
+
+    Labels that size cards are left out last.
+    """
     found: dict[str, str] = {}
     room = LARGEST_CONSTRAINTS
-    for key in sorted(labels or ()):
+    for key in sorted(labels or (), key=lambda key: (not card_texts.is_node_label(key), key)):
         if key in kept:
             continue
         room -= len(_encode(key)) + len(_encode((labels or {})[key])) + 2
         if room < 0:
-            return found, True
+            return dict(sorted(found.items())), True
         found[key] = (labels or {})[key]
-    return found, False
+    return dict(sorted(found.items())), False

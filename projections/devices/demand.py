@@ -18,9 +18,10 @@ from bus.events.devices import Allocation, DeviceAsk, DeviceRequest, DeviceResul
 #: Drivers whose devices are cards.
 GPU_DRIVERS = frozenset(("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"))
 
-#: Resources of which each is a whole accelerator, and what they are called where no label says it.
+#: Resources of which each is a whole accelerator, and what they are called where no label says it. A template of Ascend
+#: (``910-2c``) is a part of one.
 ACCELERATORS = re.compile(
-    r"huawei\.com/Ascend[0-9]+P?|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/(i915|xe)"
+    r"huawei\.com/Ascend[0-9]+([A-Z][0-9]*)?(-[0-9]+)?|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/(i915|xe)"
 )
 
 #: Names of resources that stand for a class: one device of it each.

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.devices import COUNTED
-from projections.devices.shared_cards import HAMI_NODE, VOLCANO_NODE, registered, shared
+from projections.devices.shared_cards import (
+    HAMI_NODE,
+    KOORDINATOR_MEMORY,
+    VOLCANO_NODE,
+    registered,
+    shared,
+)
 from projections.devices.sizes import WHOLE
 
 #: Hundredths of cards.
@@ -23,7 +29,7 @@ def vendor(domain: str) -> str:
 
 
 def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str, int]:
-    """Vendor to milli-cards. ``node`` is what the node says of shared cards; MIG devices and the like are no cards."""
+    """Vendor to milli-cards. ``node`` is what the node says of shared cards."""
     found: dict[str, int] = {}
     cards = max(
         sum(1 for _ in registered(node.get(name, ""))) for name in (HAMI_NODE, VOLCANO_NODE)
@@ -34,7 +40,7 @@ def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str
     percent = 0
     for name, text in allocatable.items():
         domain, _, resource = name.partition("/")
-        if vendor(domain) == "nvidia" and cards:
+        if (vendor(domain) == "nvidia" and cards) or name in KOORDINATOR_MEMORY:
             continue
         try:
             count = observed_quantity(text) // NANO

@@ -14,7 +14,13 @@ from bus.amounts import NANO, PodResources
 from bus.charges import Amounts, effective
 from bus.events.pods import PodState
 from projections.devices.demand import ACCELERATORS, GPU_DRIVERS, IMPLICIT
+from projections.devices.partitions import MIG_RESOURCE
 from projections.devices.shared_cards import (
+    AMD,
+    HAMI,
+    INIT,
+    KOORDINATOR_MEMORY,
+    REGULAR,
     RESERVING,
     Part,
     shared,
@@ -25,10 +31,14 @@ from projections.devices.sizes import WHOLE
 
 
 class CardFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What one observation of a pod says of cards beside an amount: texts, and how many it requests of which resource."""
+    """What one observation of a pod says of cards beside an amount: texts, and how many it requests of which resource.
+
+    ``slots``: its containers in the order of HAMi's annotation (:func:`projections.devices.shared_cards.shared`).
+    """
 
     texts: dict[str, str] = {}
     requests: dict[str, int] = {}
+    slots: str = ""
 
 
 class Requested(msgspec.Struct, frozen=True, gc=False):
@@ -40,30 +50,40 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     is_size_unseen: bool = False
 
 
+#: A name without which an amount of cards is one of ``nvidia.com/gpu``, or in hundredths.
+_AMD = f'"{AMD}"'.encode()
 _decode = msgspec.json.Decoder(PodResources).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def facts_of(fact: PodState, amounts: Amounts) -> str:
     """The :class:`CardFacts` of an observation as JSON; "" where an amount says all."""
-    if not (fact.card_texts or fact.claimed) and not any(
+    raw = bytes(fact.resources)
+    if not (fact.card_texts or fact.claimed or _AMD in raw) and not any(
         _is_special(name) for name, _ in amounts.extended
     ):
         return ""
-    return _encode(CardFacts(fact.card_texts, _requests(bytes(fact.resources)))).decode()
+    resources = _decode(raw)
+    slots = _slots(resources) if HAMI in fact.card_texts else ""
+    return _encode(CardFacts(fact.card_texts, _requests(resources), slots)).decode()
+
+
+def _slots(resources: PodResources) -> str:
+    inits = [REGULAR if one.restartable else INIT for one in resources.init_containers]
+    return "".join(inits) + REGULAR * len(resources.containers) if INIT in inits else ""
 
 
 @lru_cache(maxsize=8_192)
 def _is_special(name: str) -> bool:
     return (
-        name.startswith((IMPLICIT, "volcano.sh/vgpu-"))
-        or name in ("nvidia.com/gpu.shared", *virtual("nvidia.com/gpu"))
+        name.startswith((IMPLICIT, "volcano.sh/vgpu-", MIG_RESOURCE))
+        or name in ("nvidia.com/gpu.shared", *virtual("nvidia.com/gpu"), *KOORDINATOR_MEMORY)
         or ACCELERATORS.fullmatch(name) is not None
     )
 
 
-def _requests(resources: bytes) -> dict[str, int]:
-    found, _ = effective(_decode(resources))
+def _requests(resources: PodResources) -> dict[str, int]:
+    found, _ = effective(resources)
     return {name: -(-nano // NANO) for name, nano in sorted(found.items()) if "/" in name and nano}
 
 
@@ -94,6 +114,7 @@ def requested(
         node,
         is_reserving=namespace == RESERVING
         and any(key.startswith("runai-gpu-group") for key in facts.texts),
+        slots=facts.slots,
     )
     parts = list(found.parts)
     for name in found.replaced:

@@ -1,7 +1,7 @@
 """What a pod holds of cards that systems beside Kubernetes share out, and of other vendors' accelerators.
 
 Each of them says in its own way which pod has which part: HAMi and Volcano by an annotation for each device, KAI by a
-fraction, NVIDIA's device plugin by labels of the node. Parts are rounded down, one by one; where the size of a card is not
+fraction, device plugins by labels of the node. Parts are rounded down, one by one; where the size of a card is not
 known, by the cores that were asked for, else a whole one, flag ``size_unseen``; KAI's ``gpu-memory`` and ``nvidia.com/gpu.shared``
 then count none.
 
@@ -17,8 +17,10 @@ from functools import lru_cache
 
 import msgspec
 
+from bus.charges import card_milli
 from bus.events.devices import COUNTED
 from projections.devices.demand import ACCELERATORS
+from projections.devices.partitions import MIG_RESOURCE, amd_parts, mig_part, mig_profile
 from projections.devices.sizes import WHOLE
 
 HAMI, HAMI_NODE = "hami.io/vgpu-devices-allocated", "hami.io/node-nvidia-register"
@@ -27,9 +29,17 @@ FRACTION, MEMORY, DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devi
 #: Where KAI keeps the pods that hold the cards it shares out.
 RESERVING = "kai-resource-reservation"
 CARD_MEMORY, STRATEGY, REPLICAS = "nvidia.com/gpu.memory", "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas"  # fmt: skip
-
-#: Labels of nodes that say how their cards are shared.
-NODE_LABELS = (CARD_MEMORY, STRATEGY, REPLICAS)
+GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
+GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+AMD, AMD_MODES = "amd.com/gpu", ("amd.com/compute-memory-partition", "amd.com/compute-partition")
+#: Which cards a node has whose partitions have a name, as :mod:`projections.nodes` writes it.
+PRODUCT = "nvidia.com/gpu.product"
+#: By Koordinator: cards of which a pod has parts, and memory of them. Of a node: that of one card in MiB, as
+#: :mod:`projections.nodes` writes it.
+KOORDINATOR_SHARED = "koordinator.sh/gpu.shared"
+KOORDINATOR_MEMORY = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
+KOORDINATOR_CARD = KOORDINATOR_MEMORY[0]
+_MIB = 2**20
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +50,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None
 
 
+#: Kinds of containers: a plain init container, and any other.
+INIT, REGULAR = "i", "c"
 #: A label's value is no longer.
 LONGEST_MODEL = 63
 #: Tenants write these numbers, and no pod has more: cards of one name, and MiB of one card.
@@ -66,15 +78,21 @@ def shared(
     node: Mapping[str, str],
     *,
     is_reserving: bool = False,
+    slots: str = "",
 ) -> Parts:
-    """What a pod with these ``requests`` (resource → count) and ``texts`` holds on a node with the texts ``node``."""
+    """What a pod with these ``requests`` (resource → count) and ``texts`` holds on a node with the texts ``node``.
+
+    ``slots``: its containers in HAMi's order, :data:`INIT` for a plain init container; "" for a pod without these.
+    """
     if is_reserving:
         return Parts(replaced=frozenset(("nvidia.com/gpu",)))
     for name, register, prefix in (
         (HAMI, HAMI_NODE, "nvidia.com/gpu"), (VOLCANO, VOLCANO_NODE, "volcano.sh/vgpu-"),
     ):  # fmt: skip
         if name in texts:
-            return _annotated(requests, texts[name], node, node.get(register, ""), prefix)
+            return _annotated(
+                texts[name], node, node.get(register, ""), prefix, slots if name == HAMI else ""
+            )
     for count, prefix in (("nvidia.com/gpu", "nvidia.com/gpu"), ("volcano.sh/vgpu-number", "volcano.sh/vgpu-")):  # fmt: skip
         asked = {n: min(requests.get(n, 0), MOST_MIB) for n in virtual(prefix)}
         if requests.get(count) and (prefix != "nvidia.com/gpu" or any(n in requests for n in asked)):  # fmt: skip
@@ -93,22 +111,41 @@ def virtual(prefix: str) -> tuple[str, str, str]:
     return f"{prefix}memory", f"{prefix}memory-percentage", f"{prefix}cores"
 
 
-def _annotated(
-    requests: Mapping[str, int], text: str, node: Mapping[str, str], register: str, prefix: str
-) -> Parts:
-    """Devices of an annotation: ``uuid,type,MiB,cores:…;`` with a semicolon after each container."""
+def _annotated(text: str, node: Mapping[str, str], register: str, prefix: str, slots: str) -> Parts:
+    """Devices of an annotation: ``uuid,type,MiB,cores:…;`` with a semicolon after each container.
+
+    Plain init containers run before all others: of a card counts the larger of the largest of these and the sum of the others.
+    """
     known = dict(registered(register))
-    parts: list[Part] = []
+    containers = text.removesuffix(";").split(";")
+    #: Card → milli-cards and MiB: of all others together, and the most of one plain init container.
+    others: dict[str, tuple[int, int]] = {}
+    before: dict[str, tuple[int, int]] = {}
     is_size_unseen = False
-    for one in re.split("[:;]", text):
-        fields = one.split(",")
-        if len(fields) >= 4:
-            memory, cores = _number(fields[2]), _number(fields[3])
-            part, is_unseen = _part(memory, 0, cores, known.get(fields[0]) or _label(node))
-            parts.append(part)
-            is_size_unseen |= is_unseen
+    # An annotation of another number of containers has no slots of init containers.
+    kinds = slots if len(slots) == len(containers) else REGULAR * len(containers)
+    for container, kind in zip(containers, kinds, strict=True):
+        own: dict[str, tuple[int, int]] = {}
+        for one in container.split(":"):
+            fields = one.split(",")
+            if len(fields) >= 4:
+                memory, cores = _number(fields[2]), _number(fields[3])
+                part, is_unseen = _part(memory, 0, cores, known.get(fields[0]) or _label(node))
+                milli, mib = own.get(fields[0], (0, 0))
+                own[fields[0]] = (milli + part.gpu_milli, mib + part.gpu_memory_mib)
+                is_size_unseen |= is_unseen
+        for card, (milli, mib) in own.items():
+            if kind == INIT:
+                most = before.get(card, (0, 0))
+                before[card] = (max(most[0], milli), max(most[1], mib))
+            else:
+                total = others.get(card, (0, 0))
+                others[card] = (total[0] + milli, total[1] + mib)
+    none = (0, 0)
+    pairs = [(before.get(card, none), others.get(card, none)) for card in {**before, **others}]
+    parts = tuple(Part(max(one[0], two[0]), max(one[1], two[1])) for one, two in pairs)
     counted = "nvidia.com/gpu" if prefix == "nvidia.com/gpu" else f"{prefix}number"
-    return Parts(tuple(parts), frozenset((counted, *virtual(prefix))), is_size_unseen)
+    return Parts(parts, frozenset((counted, *virtual(prefix))), is_size_unseen)
 
 
 def _part(memory: int, percentage: int, cores: int, card: int) -> tuple[Part, bool]:
@@ -160,13 +197,20 @@ def _sliced(
     parts: list[Part] = []
     replaced: set[str] = set()
     is_size_unseen = False
-    replicas = _number(node.get(REPLICAS, "0")) if node.get(STRATEGY, "none") != "none" else 0
+    replicas = _replicas(node)
     for name, count in requests.items():
-        if name == "nvidia.com/gpu" and replicas > 1:
-            parts.append(times(Part(WHOLE // replicas), count))
+        if name == "nvidia.com/gpu" and (part := _partition(node) / max(replicas, 1)) < 1:
+            parts.append(times(Part(int(WHOLE * part)), count))
         elif name == "nvidia.com/gpu.shared":
-            parts.append(times(Part(WHOLE // replicas if replicas > 1 else 0), count))
+            part = _partition(node) / replicas if replicas > 1 else Fraction(0)
+            parts.append(times(Part(int(WHOLE * part)), count))
             is_size_unseen |= replicas <= 1
+        elif name == AMD and (among := _amd_parts(node)) > 1:
+            parts.append(times(Part(WHOLE // among), count))
+        elif name.startswith(MIG_RESOURCE) and (own := _named_partition(name, node)) is not None:
+            # It stays a count under its name beside.
+            parts.append(times(Part(int(WHOLE * own)), count))
+            continue
         elif name in named:
             milli, model = named[name]
             parts.append(times(Part(milli, 0, model), count))
@@ -175,7 +219,46 @@ def _sliced(
         else:
             continue
         replaced.add(name)
+    if (by_memory := memory_part(requests, node)) is not None:
+        parts.append(by_memory)
+        is_size_unseen |= not _number(node.get(KOORDINATOR_CARD, "0"))
     return Parts(tuple(parts), frozenset(replaced), is_size_unseen)
+
+
+def _replicas(node: Mapping[str, str]) -> int:
+    """How many times the device plugin offers each card, or each partition of one; 0 where the labels do not say it."""
+    of_nvidia = _number(node.get(REPLICAS, "0")) if node.get(STRATEGY, "none") != "none" else 0
+    return of_nvidia if of_nvidia > 1 else _number(node.get(GKE_CLIENTS, "0"))
+
+
+def _partition(node: Mapping[str, str]) -> Fraction:
+    """What ``nvidia.com/gpu`` is of a card on a node whose cards are divided alike, before replicas."""
+    product = node.get(PRODUCT, "")
+    profile = node.get(GKE_PARTITION) or mig_profile(product)
+    return (mig_part(profile, product) if profile else None) or Fraction(1)
+
+
+def _named_partition(name: str, node: Mapping[str, str]) -> Fraction | None:
+    """What a resource with the name of a profile is of a card; None where the name has no profile."""
+    part = mig_part(
+        name.removeprefix(MIG_RESOURCE).removesuffix(".shared"), node.get(PRODUCT, ""), _label(node)
+    )
+    replicas = _number(node.get(f"{name.removesuffix('.shared')}.replicas", "0"))
+    return part and part / max(replicas, 1)
+
+
+def _amd_parts(node: Mapping[str, str]) -> int:
+    return next((amd_parts(node[name]) for name in AMD_MODES if name in node), 1)
+
+
+def memory_part(requests: Mapping[str, int], node: Mapping[str, str]) -> Part | None:
+    """The cards of a pod that requests memory of them alone, by Koordinator's rules; None where it requests more, or none."""
+    memory = max(requests.get(name, 0) for name in KOORDINATOR_MEMORY)
+    if not memory or card_milli(requests):
+        return None
+    cards, card = max(requests.get(KOORDINATOR_SHARED, 0), 1), _number(node.get(KOORDINATOR_CARD, "0"))  # fmt: skip
+    mib = min(memory // cards // _MIB, MOST_MIB)
+    return times(Part(min(WHOLE, WHOLE * mib // card) if card else 0, mib), cards)
 
 
 def registered(text: str) -> Iterator[tuple[str, int]]:

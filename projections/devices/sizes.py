@@ -15,6 +15,7 @@ from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.devices import Device, DeviceResult
 from projections.devices.demand import GPU_DRIVERS
+from projections.devices.partitions import fixed_part
 from projections.devices.supply import COUNTERS, DEVICE, Supplied
 
 #: The counter, or capacity, by which a part of a card is measured.
@@ -59,10 +60,13 @@ def sized(result: DeviceResult, known: Known) -> Size:
         return Size(WHOLE, 0, ((name, WHOLE),), is_unseen=True)
     device = found.device
     model, node = device.attributes.get("productName"), found.node
-    if not (device.consumes or device.is_shared):
+    fixed = None if device.consumes else fixed_part(device, found.card_mib)
+    if fixed is None and not (device.consumes or device.is_shared):
         memory = _quantity(result.consumed.get(SIZE, device.capacity.get(SIZE)))
         return Size(WHOLE, memory // _MIB, ((name, WHOLE),), False, model, node)
     parts: dict[str, Fraction] = {}
+    if fixed is not None:
+        parts[f"{result.driver}/{result.pool}/{found.card or result.device}"] = fixed
     for counters, taken in device.consumes.items():
         totals = known(COUNTERS, counters)
         if totals is None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.devices import ResourceSliceObserved, ResourceSliceState, ResourceSliceVanished
 from projections.devices.demand import GPU_DRIVERS
+from projections.devices.partitions import parent_card
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 from projections.timelines import added
@@ -84,7 +85,7 @@ def _cards(fact: ResourceSliceState) -> tuple[Card, ...]:
         return ()
     found: dict[str, Card] = {}
     for device in fact.devices:
-        for name in device.consumes or (device.name,):
+        for name in device.consumes or (parent_card(device, fact.devices)[0],):
             card = f"{fact.driver}/{fact.pool}/{name}"
             model = device.attributes.get("productName")
             found.setdefault(card, Card(card, device.node or fact.node, model))
@@ -97,7 +98,7 @@ def _shown(row: Slice) -> dict[str, Any]:
 
 projection = Projection(
     name="resource_slices",
-    version=1,
+    version=2,
     table=slices,
     facts=(ResourceSliceObserved, ResourceSliceVanished),
     keys=keys,

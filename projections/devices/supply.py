@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.devices import Device, ResourceSliceObserved
+from projections.devices.partitions import is_fixed, parent_card
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 from projections.timelines import History, added
@@ -42,6 +43,9 @@ class Supplied(msgspec.Struct, frozen=True, array_like=True):
     node: str = ""
     device: Device | None = None
     counters: dict[str, str] = {}
+    #: Of a fixed partition: its card, and that card's MiB of memory where it is known.
+    card: str = ""
+    card_mib: int = 0
 
 
 class Supply(msgspec.Struct, frozen=True):
@@ -78,7 +82,10 @@ class Part(msgspec.Struct, frozen=True):
 def parts(fact: ResourceSliceObserved) -> Iterator[Part]:
     """A part for each device, and for each set of counters."""
     for device in fact.devices:
-        value = Supplied(device.node or fact.node, device)
+        node = device.node or fact.node
+        value = Supplied(node, device)
+        if is_fixed(device):
+            value = Supplied(node, device, {}, *parent_card(device, fact.devices))
         yield Part(fact.driver, fact.pool, DEVICE, device.name, fact.resource_version, value)
     for name, counters in fact.counters.items():
         value = Supplied(fact.node, None, counters)
@@ -107,7 +114,7 @@ def _shown(row: Supply) -> dict[str, Any]:
 
 projection = Projection(
     name="device_supply",
-    version=2,
+    version=3,
     table=device_supply,
     facts=(ResourceSliceObserved,),
     keys=keys,

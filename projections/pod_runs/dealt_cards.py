@@ -1,15 +1,15 @@
 """Which cards a pod holds parts of that Koordinator's rules gave it: its annotation names them.
 
 How much of them it is follows from its requests, divided evenly, as Koordinator gives the same part of each card. The annotation
-can be written by whoever may write pods: it says of which of its node's cards the pod's part is, and makes the part no smaller,
-but where memory alone was requested. What a claim gives is a row of the claim, and no part of what is divided here.
+can be written by whoever may write pods: it says of which of its node's cards the pod's part is, and changes nothing of how much
+that is. What a claim gives is a row of the claim, and no part of what is divided here.
 
 Source: docs/devices.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -23,22 +23,26 @@ from projections.devices.cards import HELD
 from projections.devices.demand import IMPLICIT
 from projections.devices.held import card_facts
 from projections.devices.requested import CardFacts
-from projections.devices.shared_cards import MOST_MIB, RESERVING
+from projections.devices.shared_cards import (
+    KOORDINATOR_SHARED,
+    MOST_MIB,
+    RESERVING,
+    memory_part,
+)
 from projections.devices.sizes import WHOLE
 from projections.engine.changes import Columns
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.shape import Pod, PodRun, Segment
+from projections.pod_runs.surroundings import Surroundings
 
 #: What the cards of a node are called, with the node's name and a card's number behind it.
 POOL = "koordinator"
-#: Requests by which a pod may have several cards, and those by which it has a part of one.
-_SHARED = "koordinator.sh/gpu.shared"
-_PARTS = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
 #: Longest uuid of a card that is kept.
 LONGEST_ID = 80
 _MIB = 2**20 * NANO
 
 _facts = msgspec.json.Decoder(CardFacts).decode
+_texts = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class _Given(msgspec.Struct):
@@ -50,8 +54,9 @@ class _Given(msgspec.Struct):
 class DealtCards:
     """The held rows of such cards."""
 
-    def __init__(self, pods: PodMemory) -> None:
+    def __init__(self, pods: PodMemory, around: Surroundings) -> None:
         self._pods = pods
+        self._around = around
         self._changed: set[str] = set()
 
     def pod_changed(self, pod: Pod) -> None:
@@ -63,24 +68,30 @@ class DealtCards:
         """Uids of which the rows are written anew, and rows."""
         changed, self._changed = sorted(self._changed), set()
         found = [row for uid in changed if (row := self._pods.get(uid)) is not None]
-        return changed, [columns for row in found for columns in _held(row)]
+        return changed, [columns for row in found for columns in self._held(row)]
 
-
-def _held(row: PodRun) -> Iterator[Columns]:
-    facts, pod = card_facts(row.pod), row.pod
-    for segment in row.run.segments:
-        # What was said first holds from the start.
-        later = (s for s, _ in facts[1:] if s > segment.start_s and _is_before(s, segment.end_s))
-        cuts = [segment.start_s, *sorted(set(later))]
-        for from_s, to_s in zip(cuts, [*cuts[1:], segment.end_s], strict=True):
-            reported = timelines.at(facts, from_s)
-            parts = _parts(_facts(reported), pod.claimed, segment) if reported else []
-            for number, (one, milli, memory) in enumerate(parts):
-                yield (
-                    pod.uid, number, f"{POOL}/{segment.node}/gpu-{one.minor}", HELD, pod.uid, from_s, to_s, from_s,
-                    pod.cluster, pod.namespace, "", one.id[:LONGEST_ID], segment.node, segment.model, "", milli, memory, 0,
-                    row.run_sequence,
-                )  # fmt: skip
+    def _held(self, row: PodRun) -> Iterator[Columns]:
+        facts, pod = card_facts(row.pod), row.pod
+        for segment in row.run.segments:
+            sharing = self._around.sharing((pod.cluster, segment.node))
+            # What was said first holds from the start.
+            later = {
+                s
+                for timeline in (facts, sharing)
+                for s, _ in timeline[1:]
+                if s > segment.start_s and _is_before(s, segment.end_s)
+            }
+            cuts = [segment.start_s, *sorted(later)]
+            for from_s, to_s in zip(cuts, [*cuts[1:], segment.end_s], strict=True):
+                reported, node = timelines.at(facts, from_s), timelines.at(sharing, from_s)
+                texts = _texts(node) if node else {}
+                parts = _parts(_facts(reported), pod.claimed, segment, texts) if reported else []
+                for number, (one, milli, memory) in enumerate(parts):
+                    yield (
+                        pod.uid, number, f"{POOL}/{segment.node}/gpu-{one.minor}", HELD, pod.uid, from_s, to_s, from_s,
+                        pod.cluster, pod.namespace, "", one.id[:LONGEST_ID], segment.node, segment.model, "", milli, memory, 0,
+                        row.run_sequence,
+                    )  # fmt: skip
 
 
 def _is_before(second: int, end_s: int | None) -> bool:
@@ -88,24 +99,22 @@ def _is_before(second: int, end_s: int | None) -> bool:
 
 
 def _parts(
-    known: CardFacts, claimed: Collection[str], segment: Segment
+    known: CardFacts, claimed: Collection[str], segment: Segment, node: Mapping[str, str]
 ) -> list[tuple[_Given, int, int]]:
     """Cards with thousandths and MiB; none where the annotation does not fit what the pod requests."""
     found = _read(known.texts.get(ALLOCATED, ""))
     by_claim = (name for name in known.requests if name in claimed or name.startswith(IMPLICIT))
     requests = known.requests | dict.fromkeys(by_claim, 0)
-    held = min(card_milli(requests), segment.gpu_milli)
-    most = max(-(-held // WHOLE), known.requests.get(_SHARED, 0), 1)
+    by_memory = memory_part(requests, node)
+    asked = card_milli(requests) if by_memory is None else by_memory.gpu_milli
+    held = min(asked, segment.gpu_milli)
+    most = max(-(-held // WHOLE), known.requests.get(KOORDINATOR_SHARED, 0), 1)
     if not found or len(found) > most or held > WHOLE * len(found):
         return []
-    if held:
-        milli = [held // len(found) + (n < held % len(found)) for n in range(len(found))]
-    elif any(known.requests.get(name) for name in _PARTS):
-        # Memory alone was requested: what part of its card that is the annotation says.
-        milli = [min(10 * _amount(one, "gpu-memory-ratio", NANO), WHOLE) for one in found]
-    else:
+    if not held and by_memory is None:
         return []
-    sizes = [min(_amount(one, "gpu-memory", _MIB), MOST_MIB) for one in found]
+    milli = [held // len(found) + (n < held % len(found)) for n in range(len(found))]
+    sizes = [min(_amount(one), MOST_MIB) for one in found]
     return list(zip(found, milli, sizes, strict=True))
 
 
@@ -120,9 +129,9 @@ def _read(text: str) -> list[_Given]:
     return [found[minor] for minor in sorted(found)]
 
 
-def _amount(one: _Given, name: str, unit: int) -> int:
-    text = str(one.resources.get(f"koordinator.sh/{name}", 0))
+def _amount(one: _Given) -> int:
+    text = str(one.resources.get("koordinator.sh/gpu-memory", 0))
     try:
-        return max(observed_quantity(text) // unit, 0)
+        return max(observed_quantity(text) // _MIB, 0)
     except QuantityError:
         return 0

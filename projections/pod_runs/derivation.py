@@ -142,10 +142,13 @@ class PodRuns:
                 self._claimed.relabelled(after, since)
             self._follow_namespace((after.cluster, after.name), since, sequence)
         elif isinstance(after, nodes.Node):
-            since = timelines.first_difference(before.models() if before else [], after.models())
-            if before is None or before.cards != after.cards:
-                since = -(2**62) if after.cards else since
-            if since is not None:
+            of_model = timelines.first_difference(before.models() if before else [], after.models())
+            of_cards = timelines.first_difference(
+                before.sharing() if before else [], after.sharing()
+            )
+            seconds = [one for one in (of_model, of_cards) if one is not None]
+            if seconds:
+                since = min(seconds)
                 self._claimed.relabelled(after, since)
                 found = self._pods.on_node((after.cluster, after.name), since)
                 self._derive_again(found, sequence)
@@ -300,7 +303,7 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=13,
+    version=14,
     tables=(
         pod_runs,
         held_segments,

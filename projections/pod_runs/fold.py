@@ -72,7 +72,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     if fact.claims or fact.claimed:
         claims = tuple(sorted({*claims, *fact.claims}))
         claimed = tuple(sorted({*claimed, *fact.claimed}))
-    if (value[3] or fact.card_texts or fact.claimed) and (observed := _cards(fact)):
+    if (value[2] or value[3] or fact.card_texts or fact.claimed) and (observed := _cards(fact)):
         cards = added(cards, version, time_us, observed)
     disrupted = row.disrupted
     if fact.disruption and (disrupted is None or replaces(version, time_us, disrupted[:2])):

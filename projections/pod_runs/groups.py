@@ -79,7 +79,12 @@ class CardGroups:
                 cards = _cards(known.texts)
                 if card in cards:
                     node = timelines.at(sharing, from_s) or ""
-                    held = shared(known.requests, known.texts, _texts(node) if node else {})
+                    held = shared(
+                        known.requests,
+                        known.texts,
+                        _texts(node) if node else {},
+                        slots=known.slots,
+                    )
                     yield from_s, to_s, sum(one.gpu_milli for one in held.parts) // len(cards)
 
     def _reserved(

@@ -75,7 +75,7 @@ class OccupiedCards:
         self._pods = pods
         self._around = around
         self.groups = CardGroups(index, pods, around)
-        self._dealt = DealtCards(pods)
+        self._dealt = DealtCards(pods, around)
         self._claims: set[str] = set()
         self._moved: set[str] = set()
         #: (query, cluster) → name → the second from which something changed.

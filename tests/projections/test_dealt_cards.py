@@ -67,11 +67,14 @@ def test_several_cards_share_what_was_requested():
     ]  # fmt: skip
 
 
-def test_of_memory_alone_the_annotation_says_which_part_of_its_card_it_is():
-    asked = {f"{K}gpu-memory": "8Gi"}
+def test_of_memory_alone_the_node_says_which_part_of_its_card_it_is():
+    """Reports charged nothing while the view had what the annotation said."""
+    asked = {f"{K}gpu-memory": "160Gi", f"{K}gpu.shared": "4"}
+    node = given.node_observed(allocatable={f"{K}gpu": "800", f"{K}gpu-memory": "640Gi"})
+    named = saying(0, 1, 2, 3, ratio=100)
 
-    assert [row[5] for row in rows([pod(texts=saying(0, ratio=10), asked=asked)])] == [100]
-    assert [row[5] for row in rows([pod(texts=saying(0, ratio="100000"), asked=asked)])] == [1000]
+    assert [row[5] for row in rows([node, pod(texts=named, asked=asked)])] == [500] * 4
+    assert [row[5] for row in rows([pod(texts=named, asked=asked)])] == [0] * 4
 
 
 def test_cards_that_are_named_later_are_held_from_then():
@@ -116,7 +119,7 @@ def held(events):
         ({"cpu": "1"}, (), []),
         ({f"{K}gpu": "50"}, (), [("gpu-0", 500)]),
         ({f"{K}gpu": "100"}, (), [("gpu-0", 1000)]),
-        ({f"{K}gpu-memory": "8Gi"}, (), [("gpu-0", 500)]),
+        ({f"{K}gpu-memory": "8Gi"}, (), [("gpu-0", 0)]),
         ({"nvidia.com/gpu": "1"}, ("nvidia.com/gpu",), []),
         ({"nvidia.com/gpu": "1"}, (), [("gpu-0", 1000)]),
         ({"deviceclass.resource.kubernetes.io/gpu": "1"}, (), []),

@@ -138,6 +138,17 @@ def test_a_node_of_very_many_labels_or_taints_says_that_it_is_cut(labels, taints
     assert node(labels, taints=taints).is_cut
 
 
+def test_of_very_many_labels_those_that_size_cards_are_left_out_last():
+    """Feature discovery writes so many that `nvidia.com/…` came behind what a fact carries."""
+    many = {f"feature.node.kubernetes.io/{'k' * 60}{number}": "v" * 63 for number in range(100)}
+    found = node({**many, "nvidia.com/gpu.replicas": "4", "nvidia.com/mig-1g.5gb.replicas": "2"})
+
+    assert found.is_cut
+    kept = {name for name in found.further_labels if name.startswith("nvidia")}
+    assert kept == {"nvidia.com/gpu.replicas", "nvidia.com/mig-1g.5gb.replicas"}
+    assert list(found.further_labels) == sorted(found.further_labels)
+
+
 def test_images_are_said_by_digest_while_a_pod_waits():
     containers = [{"name": "c", "image": "r.io/a"}]
     volumes = [{"name": "v", "image": {"reference": "data:1"}}]

@@ -1,0 +1,108 @@
+"""How much of its card is a partition: a MIG profile, or one of the equal parts that AMD's compute modes make.
+
+The one place that sizes partitions: labels of nodes, resources of device plugins, devices of claims and supply ask here.
+
+Source: docs/devices.md; NVIDIA, Multi-Instance GPU User Guide (profiles, memory slices); AMD, compute partition modes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+
+from bus.amounts import NANO, observed_quantity
+from bus.errors import QuantityError
+from bus.events.devices import Device
+
+#: Prefix of the resources by which a device plugin offers partitions, one resource for each profile.
+MIG_RESOURCE = "nvidia.com/mig-"
+
+#: ``1g.5gb``; ``1c.3g.20gb``: one of three compute instances; what follows a separator are media engines and the like.
+_PROFILE = re.compile(r"(?:([0-9]{1,2})c\.)?([0-9]{1,2})g\.([0-9]{1,4})gb(?:[.+-].*)?")
+#: In a product's name.
+_CARD_GB = re.compile(r"(?<![0-9])([0-9]{1,4}) ?GB(?![0-9a-z])", re.IGNORECASE)
+#: Its name has the memory of the processor beside the card.
+_WITH_PROCESSOR = re.compile(r"\bGH200\b", re.IGNORECASE)
+_FOUR_SLICES = re.compile(r"\bA30\b", re.IGNORECASE)
+_MIG_SUFFIX = re.compile(r"[- ]MIG[- ]", re.IGNORECASE)
+#: Slices of a card: of memory, and of compute where no memory is known.
+_MEMORY_SLICES, _COMPUTE_SLICES, _COMPUTE_SLICES_A30 = 8, 7, 4
+
+#: Parts of a card by AMD's compute mode; ``CPX_NPS4`` names the mode first.
+_AMD_MODES = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4, "CPX": 8}
+
+_MIB = 2**20 * NANO
+
+
+@lru_cache(maxsize=1_024)
+def mig_part(profile: str, product: str, card_mib: int = 0) -> Fraction | None:
+    """The part of a card that a MIG profile is; None where the text is no profile.
+
+    Eighths of the card's memory: as the ``product`` names it, else ``card_mib``; of an unknown memory the share of compute.
+    """
+    found = _PROFILE.fullmatch(profile.strip().lower())
+    if found is None:
+        return None
+    compute, memory_gb = int(found[2]), int(found[3])
+    # Compute instances divide the memory of their partition.
+    share = min(Fraction(1), Fraction(int(found[1]), compute or 1)) if found[1] else Fraction(1)
+    card_mib = 1024 * _memory_gb(product) or card_mib
+    if card_mib:
+        nearest = int(Fraction(_MEMORY_SLICES * 1024 * memory_gb, card_mib) + Fraction(1, 2))
+        return share * Fraction(min(max(nearest, 1), _MEMORY_SLICES), _MEMORY_SLICES)
+    of = _COMPUTE_SLICES_A30 if _FOUR_SLICES.search(product) else _COMPUTE_SLICES
+    return share * Fraction(min(max(compute, 1), of), of)
+
+
+def mig_profile(product: str) -> str:
+    """The profile in the product's name of a node of which every card is divided alike; "" for none."""
+    found = _MIG_SUFFIX.split(product, maxsplit=1)
+    return found[1] if len(found) > 1 else ""
+
+
+def _memory_gb(product: str) -> int:
+    """The memory that a product's name says its card has; 0 where it says none."""
+    name = _MIG_SUFFIX.split(product, maxsplit=1)[0]
+    found = None if _WITH_PROCESSOR.search(name) else _CARD_GB.search(name)
+    return int(found[1]) if found else 0
+
+
+def amd_parts(mode: str) -> int:
+    """Into how many equal parts a compute mode divides a card; 1 for a mode that is not known."""
+    return _AMD_MODES.get(re.split("[^A-Z]", mode.upper(), maxsplit=1)[0], 1)
+
+
+def parent_card(device: Device, devices: Iterable[Device]) -> tuple[str, int]:
+    """The card of which a device of a slice is a fixed partition, and its MiB of memory where it is known.
+
+    The card is a device beside it, else it is called by its uuid. A device that is no fixed partition is its own card.
+    """
+    uuid = device.attributes.get("parentUUID", "")
+    if not uuid or not is_fixed(device):
+        return device.name, 0
+    for other in devices:
+        if other.attributes.get("uuid") == uuid and not is_fixed(other):
+            return other.name, _mib(other.capacity.get("memory", ""))
+    return uuid, 0
+
+
+def is_fixed(device: Device) -> bool:
+    """Whether it is a partition that was made before claims ask for it: it takes no shared counters."""
+    return not device.consumes and fixed_part(device) is not None
+
+
+def fixed_part(device: Device, card_mib: int = 0) -> Fraction | None:
+    """The part of its card that the profile of a device says; None where it has no profile."""
+    profile = device.attributes.get("profile", "")
+    return (
+        mig_part(profile, device.attributes.get("productName", ""), card_mib) if profile else None
+    )
+
+
+def _mib(text: str) -> int:
+    try:
+        return observed_quantity(text) // _MIB if text else 0
+    except QuantityError:
+        return 0
