@@ -13,7 +13,7 @@ from bus import embedded
 from bus.clock import SECOND_US, SystemClock, format_stamp
 from bus.errors import BursarError
 from deploy.cli import times
-from deploy.cli.notes import unassigned
+from deploy.cli.notes import oversubscribed, unassigned
 from deploy.cli.notes.governed import governed, governed_line
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_lines, enforces_nothing, is_failing
@@ -77,6 +77,7 @@ def status(
         nobody = unassigned.holding(connection)
         held = governed(connection)
         segments = segments_of(selecting(connection))
+        excess = oversubscribed.nodes(connection)
     view, process = _look(settings), _process_state(settings)
     admission = process.get("admission")
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
@@ -98,6 +99,7 @@ def status(
         "pods": pods,
         "unassigned": nobody,
         "quotas": held,
+        "oversubscribed": excess,
         "sources": process.get("sources", {}),
         "blocked": process.get("blocked", []),
         "admission": admission,
@@ -247,6 +249,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["filling"] = _filling(row["filling"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
+    row["oversubscribed"] = oversubscribed.lines(row["oversubscribed"])
     row["admission"] = admission_lines(row["admission"], SystemClock().now_us())
     row["jobs"] = [f"{count:,} run by {name}" for name, count in row["jobs"].items()] or "none run"
     # Without a cluster that is followed nothing acts, so nothing is held back either.

@@ -41,7 +41,7 @@ from deploy.hints import hint
 from deploy.runtime.clusters import added, reading_all
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
-from projections import reports
+from projections import node_supply, reports
 from projections.accounts import Account, accounts, of_model
 from projections.pod_runs import pod_runs
 
@@ -255,10 +255,16 @@ def acct(
         found = accounts(
             select, as_of_s=question.as_of_s, where=tuple(chosen), moments=question.moments
         )
+        excess = node_supply.excesses(
+            select,
+            {(one.cluster, held.node) for one in found for held in one.holdings if held.gpu_milli},
+            min((held.start_s for one in found for held in one.holdings), default=0),
+            question.as_of_s,
+        )
         if not found and pod is not None:
             known = near(connection, pod_runs, pod)
             raise absent("pod", pod, (name for row in known for name in (row.name, row.uid)))
-        rows = [row for account in found for row in _lines(account, question)]
+        rows = [row for account in found for row in _lines(account, question, excess)]
         if not rows:
             require(connection, where)
     rows = sorted_by(rows, sort, top, lambda row, name: row[name], _LINE)
@@ -309,8 +315,13 @@ _LINE = (
 )  # fmt: skip
 
 
-def _lines(account: Account, question: reports.Question) -> list[dict[str, Any]]:
-    """The rows of one account: one for each held interval in the period; one without amounts where it never held."""
+def _lines(
+    account: Account, question: reports.Question, excess: node_supply.ExcessByNode
+) -> list[dict[str, Any]]:
+    """The rows of one account: one for each held interval in the period; one without amounts where it never held.
+
+    An interval with cards of a node on which more is charged than these are has the flag ``oversubscribed``.
+    """
     whole = {
         "namespace": account.namespace,
         "pod": account.name,
@@ -349,5 +360,11 @@ def _lines(account: Account, question: reports.Question) -> list[dict[str, Any]]
             n: getattr(held, n) for n in ("cpu_milli", "memory_mib", "gpu_milli", "sequence")
         }
         times_ = {"from": times.stamp(lo), "to": times.stamp(hi), "held_s": hi - lo}
-        rows.append(dict.fromkeys(_LINE) | whole | named | amounts | times_)
+        flags = [*account.flags]
+        if held.gpu_milli and node_supply.is_oversubscribed(
+            excess, account.cluster, held.node, lo, hi
+        ):
+            flags.append("oversubscribed")
+        more = {"flags": " ".join(sorted(flags))}
+        rows.append(dict.fromkeys(_LINE) | whole | named | amounts | times_ | more)
     return rows
