@@ -27,6 +27,7 @@ from reactors.admission.governing import is_governed
 from reactors.admission.handler import Handler
 from reactors.admission.messages import ALLOWED
 from reactors.admission.metrics import Decisions
+from reactors.admission.outlines import Outlines
 from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
 from reactors.admission.reconciler import Reconciler
@@ -39,8 +40,8 @@ from reactors.engine.snapshots import Snapshots, last_archived, restored
 from reactors.queue.releasing import Releasing
 from reactors.readers import Readers
 from reactors.webhook import proof
-from reactors.webhook.application import Failure
-from reactors.webhook.failure import closed_for
+from reactors.webhook.failure import Failure, Unread, closed_for
+from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
 
 if TYPE_CHECKING:
@@ -156,6 +157,17 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
         return answer if answer.allowed or not is_shadow else as_warning(answer)
 
     return failure
+
+
+def outlining(admission: Admission, *, is_shadow: bool = False) -> Unread:
+    """What is answered where a review cannot be read exactly."""
+    outlines = Outlines(admission.view)
+
+    def answer(outline: Outline, reason: str | None) -> Answer:
+        found = outlines(outline, reason)
+        return found if found.allowed or not is_shadow else as_warning(found)
+
+    return answer
 
 
 def as_warning(answer: Answer) -> Answer:

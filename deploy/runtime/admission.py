@@ -35,7 +35,7 @@ from projections.engine.heads import Signer
 from projections.engine.store import Store
 from reactors.admission.metrics import figures
 from reactors.admission.owners import Controllers
-from reactors.admitting import Admission, failing, following, proving, shadowed
+from reactors.admitting import Admission, failing, following, outlining, proving, shadowed
 from reactors.diagnosis import Diagnosis
 from reactors.effectors.events import Recorder, Writes
 from reactors.queue.hold import Hold
@@ -239,7 +239,8 @@ async def serving(
     if prover is not None:
         failure = noting(failure, prover.proof.undecided, clock)
     hold = None if is_shadow else Hold(admission.journals, admission.view)
-    application = Application(handler, failure, mutate=hold)
+    unread = outlining(admission, is_shadow=is_shadow)
+    application = Application(handler, failure, unread=unread, mutate=hold)
 
     def metrics() -> Iterator[Metric]:
         yield from reviewed(application.state)

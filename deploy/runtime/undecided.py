@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.clock import Clock
-from reactors.webhook.application import Failure
+from reactors.webhook.failure import Failure
 from reactors.webhook.review import Answer, Review
 
 #: Longest error that is kept.

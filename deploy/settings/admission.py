@@ -30,7 +30,7 @@ class AdmissionSettings(BaseModel):
     namespace: str = "bursar-system"
     service: str = "bursar-webhook"
     url: str = ""
-    #: What the API server does while no webhook answers.
+    #: What the API server does while no webhook answers. ``Fail`` refuses what a label maps to a quota.
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
     #: More namespaces that are held to no quota.
     exempt_namespaces: tuple[str, ...] = ()

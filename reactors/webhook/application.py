@@ -8,6 +8,10 @@ with what `failure` says, and then cancels the handler, whenever that may end. (
 What the handler has published until then stands; a grant that no object follows lapses (docs/architecture.md). A
 handler that blocks the event loop is beyond this; then the API server's own timeout and failurePolicy decide.
 
+Whatever begins as an AdmissionReview gets an answer with its uid. Where the rest is too large, malformed or late, `unread`
+answers by its outline. Memory is bounded apart from that: a large body waits for its turn with 128 KiB, one in its turn
+takes up to `MAX_BYTES`, and beyond that only its outline is kept.
+
 Source: docs/wrong-input.md.
 """
 
@@ -24,6 +28,8 @@ import msgspec
 
 from bus.metrics import Histogram, Metric, Sample
 from bus.strict import LARGE_BYTES
+from reactors.webhook.failure import UNAVAILABLE, Failure, Unread, unread
+from reactors.webhook.outline import Outline, Reader, outline_of
 from reactors.webhook.review import (
     MAX_BYTES,
     Answer,
@@ -33,6 +39,7 @@ from reactors.webhook.review import (
     parse,
     render,
 )
+from reactors.webhook.turns import Turns
 
 if TYPE_CHECKING:
     # Questions about decisions import the rules, and no web server.
@@ -40,17 +47,19 @@ if TYPE_CHECKING:
 
 #: Decides one review. Must not block the event loop; is cancelled at the deadline.
 Handler = Callable[[Review], Awaitable[Answer]]
-#: The answer where the handler raised this exception, or said nothing in time (None). Pure.
-Failure = Callable[[Review, Exception | None], Answer]
 
-#: Large bodies that are read at once, each up to `MAX_BYTES`; further ones wait for their deadline.
+#: Large bodies that are read at once, each up to `MAX_BYTES`, and of them those of one namespace; further ones wait.
 LARGE_AT_ONCE = 8
+LARGE_OF_ONE = 3
 
 _log = logging.getLogger(__name__)
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _CLOSE = (b"connection", b"close")
+_UNKNOWN = Answer(
+    False, UNAVAILABLE, f"Bursar could not answer this review, ask again ({UNAVAILABLE})", code=503
+)
 
 
 class ApplicationState(msgspec.Struct):
@@ -96,21 +105,45 @@ _Reply = tuple[str, Answer] | ReviewError | None
 class _Exchange:
     """One request on its way to its answer."""
 
-    __slots__ = ("late", "review", "send", "task")
+    __slots__ = (
+        "begun",
+        "is_prolonged",
+        "late",
+        "raw",
+        "reader",
+        "review",
+        "send",
+        "task",
+        "timer",
+        "unread",
+    )
 
-    def __init__(self, send: Send, task: asyncio.Task[None]) -> None:
+    def __init__(self, send: Send, task: asyncio.Task[None], unread: Unread) -> None:
         self.send = send
         self.task = task
+        self.unread = unread
+        self.timer: asyncio.TimerHandle | None = None
+        self.is_prolonged = False
+        #: A body of several pieces: its bytes so far, its outline once it is large, its reader once it is too large.
+        self.raw = bytearray()
+        self.begun: Outline | None = None
+        self.reader: Reader | None = None
         self.review: Review | None = None
         #: The answer given at the deadline; None before it.
         self.late: asyncio.Task[None] | None = None
 
+    def outline(self) -> Outline | None:
+        """What was read of the review so far; None where it has not begun, or is none."""
+        found = self.reader.outline() if self.reader is not None else None
+        return found or self.begun or outline_of(bytes(self.raw))
+
 
 class Application:
-    """Answers reviews with `handler`, and with `failure` where that fails or is late.
+    """Answers reviews with `handler`, with `failure` where that fails or is late, with `unread` where one cannot be read exactly.
 
     `deadline_seconds` counts from the request's headers to the start of its answer, the reading of the body included.
-    It must be shorter than the webhook's timeoutSeconds. `mutate` answers `POST /mutate`. `with_empty`
+    Twice as long must be shorter than the webhook's timeoutSeconds: a body that has not begun is waited for once more.
+    `mutate` answers `POST /mutate`; what cannot be read passes it as it is, to the validating webhook. `with_empty`
     adds `POST /empty`, which allows everything and is the control of benchmarks; never in service.
     """
 
@@ -120,6 +153,7 @@ class Application:
         failure: Failure,
         *,
         deadline_seconds: float = 2.0,
+        unread: Unread = unread,
         mutate: Handler | None = None,
         with_empty: bool = False,
     ) -> None:
@@ -128,25 +162,26 @@ class Application:
         self.draining = False
         self._failure = failure
         self._deadline_seconds = deadline_seconds
-        self._slots = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._turns = Turns(LARGE_AT_ONCE, LARGE_OF_ONE)
         self._readers = ThreadPoolExecutor(1, "large-reviews")
-        self._handlers = {"/admit": handler}
+        self._handlers = {"/admit": (handler, unread)}
         if mutate is not None:
-            self._handlers["/mutate"] = mutate
+            self._handlers["/mutate"] = mutate, _pass_on
         if with_empty:
-            self._handlers["/empty"] = _allow
+            self._handlers["/empty"] = _allow, _pass_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, as ASGI has it."""
-        handler = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
-        if handler is None:
+        found = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
             return await self._send(send, 404, _TEXT, b"reviews are posted to /admit\n")
         loop = asyncio.get_running_loop()
         # With the loop it need not be asked for again.
         task = asyncio.current_task(loop)
         assert task is not None
-        exchange, begun = _Exchange(send, task), loop.time()
-        timer = loop.call_later(self._deadline_seconds, self._expire, exchange)
+        handler, unread = found
+        exchange, begun = _Exchange(send, task, unread), loop.time()
+        exchange.timer = loop.call_later(self._deadline_seconds, self._expire, exchange)
         reply: _Reply = None
         try:
             reply = await self._replied(exchange, scope, receive, handler)
@@ -155,7 +190,7 @@ class Application:
                 raise
             task.uncancel()
         finally:
-            timer.cancel()
+            exchange.timer.cancel()
         await (self._say(send, reply) if exchange.late is None else exchange.late)
         self.state.times.observe(int((loop.time() - begun) * 1_000_000))
 
@@ -164,12 +199,11 @@ class Application:
     ) -> _Reply:
         try:
             _check_headers(scope)
-            review = await self._read(receive)
+            review = await self._read(exchange, receive)
         except ReviewError as error:
             return error
         except UnreadableObjectError as error:
-            message = f"Bursar cannot read the object exactly: {error.reason}"
-            return error.uid, Answer(False, "unreadable-object", message, code=422)
+            return error.outline.uid, _unread(exchange, error.outline, error.reason)
         except _DisconnectedError:
             return None
         exchange.review = review
@@ -179,10 +213,10 @@ class Application:
             # An answer that comes too late is not another failure.
             self.state.failed += exchange.late is None
             _log.exception("the review %s of %s failed", review.uid, review.resource)
-            return review.uid, self._failure(review, error)
+            return review.uid, self._failed(review, error)
 
-    async def _read(self, receive: Receive) -> Review:
-        """The review in the body. A large one takes a slot before the rest of it is read, and a thread to be read in.
+    async def _read(self, exchange: _Exchange, receive: Receive) -> Review:
+        """The review in the body. A large one takes a turn before the rest of it is read, and a thread to be read in.
 
         So neither memory nor the event loop is taken by bodies that are large on purpose.
         """
@@ -191,27 +225,65 @@ class Application:
             body: bytes = message.get("body", b"")
             if len(body) <= LARGE_BYTES:
                 return parse(body)
-        raw = bytearray()
+        raw = exchange.raw
         more = _taken(message, raw) and await _append(receive, raw, LARGE_BYTES)
-        if len(raw) > LARGE_BYTES:
-            async with self._slots:
-                if more:
-                    await _append(receive, raw, MAX_BYTES)
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._readers, parse, bytes(raw))
-        return parse(bytes(raw))
+        if len(raw) <= LARGE_BYTES:
+            return parse(bytes(raw))
+        exchange.begun = outline = outline_of(bytes(raw[:LARGE_BYTES]))
+        if outline is None:
+            raise ReviewError(status=400, reason="not an AdmissionReview")
+        if outline.operation == "DELETE":
+            raise UnreadableObjectError(outline, "a deletion, whose object is not read")
+        async with self._turns.turn(outline.namespace):
+            if more:
+                more = await _append(receive, raw, MAX_BYTES)
+            if len(raw) > MAX_BYTES:
+                raise UnreadableObjectError(
+                    await self._outlined(exchange, receive, more) or outline,
+                    f"the review is larger than {MAX_BYTES} bytes",
+                )
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._readers, parse, bytes(raw))
+
+    async def _outlined(self, exchange: _Exchange, receive: Receive, more: bool) -> Outline | None:
+        """The outline of what is too large to be held, whatever its size."""
+        loop, piece = asyncio.get_running_loop(), bytes(exchange.raw)
+        exchange.reader = reader = Reader()
+        exchange.raw.clear()
+        await loop.run_in_executor(self._readers, reader.feed, piece)
+        while more:
+            held = bytearray()
+            more = _taken(await receive(), held)
+            await loop.run_in_executor(self._readers, reader.feed, bytes(held))
+        return reader.outline()
 
     def _expire(self, exchange: _Exchange) -> None:
-        exchange.late = asyncio.get_running_loop().create_task(self._say_late(exchange))
+        loop = asyncio.get_running_loop()
+        if exchange.review is None and not exchange.is_prolonged and exchange.outline() is None:
+            # Without a beginning there is no answer that the API server would take.
+            exchange.is_prolonged = True
+            exchange.timer = loop.call_later(self._deadline_seconds, self._expire, exchange)
+            return
+        exchange.late = loop.create_task(self._say_late(exchange))
         exchange.task.cancel()
 
     async def _say_late(self, exchange: _Exchange) -> None:
-        review = exchange.review
-        if review is None:
+        review, outline = exchange.review, None
+        if review is None and (outline := exchange.outline()) is None:
             late = ReviewError(status=408, reason="the body did not come in time")
             return await self._say(exchange.send, late)
         self.state.late += 1
-        await self._say(exchange.send, (review.uid, self._failure(review, None)))
+        if review is not None:
+            return await self._say(exchange.send, (review.uid, self._failed(review, None)))
+        assert outline is not None
+        await self._say(exchange.send, (outline.uid, _unread(exchange, outline, None)))
+
+    def _failed(self, review: Review, error: Exception | None) -> Answer:
+        try:
+            return self._failure(review, error)
+        except Exception:
+            _log.exception("the review %s of %s has no answer", review.uid, review.resource)
+            return _UNKNOWN
 
     async def _say(self, send: Send, reply: _Reply) -> None:
         if reply is None:
@@ -239,21 +311,28 @@ async def _allow(review: Review) -> Answer:
     return Answer(True)
 
 
+def _pass_on(outline: Outline, reason: str | None) -> Answer:
+    return Answer(True)
+
+
+def _unread(exchange: _Exchange, outline: Outline, reason: str | None) -> Answer:
+    try:
+        return exchange.unread(outline, reason)
+    except Exception:
+        _log.exception("the review %s of %s has no answer", outline.uid, outline.resource)
+        return _UNKNOWN
+
+
 def _check_headers(scope: Scope) -> None:
     """Raises ReviewError for what no API server sends."""
     if scope["method"] != "POST":
         raise ReviewError(status=405, reason="reviews are posted")
-    content_type, length = b"", b""
+    content_type = b""
     for name, value in scope["headers"]:
         if name == b"content-type":
             content_type = value
-        elif name == b"content-length":
-            length = value
     if content_type.partition(b";")[0].strip().lower() != b"application/json":
         raise ReviewError(status=415, reason="reviews are application/json")
-    # The HTTP parser has refused lengths that are no numbers.
-    if length and int(length) > MAX_BYTES:
-        raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
 
 
 def _taken(message: Message, raw: bytearray) -> bool:
@@ -265,13 +344,8 @@ def _taken(message: Message, raw: bytearray) -> bool:
 
 
 async def _append(receive: Receive, raw: bytearray, most: int) -> bool:
-    """Read into ``raw`` until the body ends, or is longer than ``most``; whether there is more of it.
-
-    Raises ReviewError as soon as it is too large for a review.
-    """
+    """Read into ``raw`` until the body ends, or is longer than ``most``; whether there is more of it."""
     more = True
     while more and len(raw) <= most:
         more = _taken(await receive(), raw)
-    if len(raw) > MAX_BYTES:
-        raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
     return more

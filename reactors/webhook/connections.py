@@ -259,6 +259,11 @@ class Connection(asyncio.Protocol):
         self.idle_since = self._loop.time()
         self.due = self.idle_since + self._limits.idle_seconds
 
+    def drains(self) -> None:
+        """The answer is out: what is left of the body is read and dropped, for a while."""
+        self.due = self._loop.time() + self._limits.close_seconds
+        self.wants_more()
+
     # within
 
     def _begin(self) -> None:

@@ -1,7 +1,8 @@
 """One request and its answer on a connection, as ASGI has them. Opens no socket.
 
 The application is called when the bytes that came with the headers were read, mostly the whole body, so that it waits for
-nothing. Head and body of an answer of one piece are one write, so one record of TLS.
+nothing. Head and body of an answer of one piece are one write, so one record of TLS. An answer may be out before the body is
+whole; the rest of the body is read and dropped.
 
 Source: ASGI, "HTTP & WebSocket ASGI Message Format"; RFC 9112.
 """
@@ -37,7 +38,10 @@ class Line(Protocol):
         """The application waits for more of the body."""
 
     def answered(self, exchange: Exchange) -> None:
-        """The answer is out."""
+        """The answer is out, and the body is whole."""
+
+    def drains(self) -> None:
+        """The answer is out before the body is whole."""
 
     @property
     def takes(self) -> asyncio.Event | None:
@@ -80,6 +84,9 @@ class Exchange:
         """The body is whole."""
         self._is_whole = True
         self._wake()
+        if self.is_done:
+            # Later, as after any other body: the parser is still at work on these bytes.
+            asyncio.get_running_loop().call_soon(self._line.answered, self)
 
     def lose(self) -> None:
         """The connection is closed."""
@@ -130,7 +137,9 @@ class Exchange:
         if self.is_gone:
             return
         if message["type"] == "http.response.start" and self._head is None:
-            self._is_expecting = False
+            if self._is_expecting:
+                # The body was never asked for, and may never come.
+                self._is_expecting, self._is_whole, self.keeps_alive = False, True, False
             self._head = self._headed(message)
             return
         if message["type"] != "http.response.body" or self._head is None or self.is_done:
@@ -166,8 +175,13 @@ class Exchange:
 
     def _finish(self) -> None:
         self.is_done = True
+        self._pieces, self.held = [], 0
         self._wake()
-        self._line.answered(self)
+        if self._is_whole:
+            self._line.answered(self)
+        else:
+            # Closed now, the connection would be reset under the asker's hand, and the answer lost.
+            self._line.drains()
 
     def _wake(self) -> None:
         if self._moved is not None:

@@ -1,4 +1,4 @@
-"""What is answered when nobody could decide in time. Pure.
+"""The answers to reviews that were not decided in time, or cannot be read exactly. Pure.
 
 Closed for what would raise a charge, open for everything else (docs/reliability.md): a workload that asks for more is
 refused and may be asked for again, and so is a change of who controls it; a change that asks for no more, an edit of
@@ -10,16 +10,23 @@ Whether a decision was stored is not known then: it may have been sent, and be s
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from bus.errors import DemandError
 from bus.kube import kinds
 from bus.kube.kinds import Ask
-from reactors.webhook.application import Failure
+from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
 
+#: The answer where the handler raised this exception, or said nothing in time (None). Pure.
+Failure = Callable[[Review, Exception | None], Answer]
+#: The answer to a review of which only the outline was read, with the reason; None: not in time. Pure.
+Unread = Callable[[Outline, str | None], Answer]
+
 UNAVAILABLE = "bursar-unavailable"
+#: The reason of a denial whose object cannot be read exactly.
+UNREADABLE = "unreadable-object"
 
 _PASSED = "Bursar could not check this request; it will be charged when it is seen"
 
@@ -38,6 +45,25 @@ def closed_for(charged: Collection[tuple[str, str]]) -> Failure:
         return Answer(False, UNAVAILABLE, f"{message} ({UNAVAILABLE})", code=503)
 
     return failure
+
+
+def unread(outline: Outline, reason: str | None) -> Answer:
+    """The answer to a review of a governed object that cannot be read exactly; ``reason`` None: not in time.
+
+    A deletion passes, and so does an update that leaves alone all that may ask for more, or all but annotations of an object
+    that is being deleted. So what outgrew the limit can be deleted, and its finalizers can be removed.
+    """
+    if outline.operation in ("DELETE", "CONNECT"):
+        return Answer(True)
+    if outline.asks_alike or outline.only_ends:
+        return Answer(True, "unchanged")
+    if reason is None:
+        message = "Bursar did not read this review in time: whether the quota allows it is unknown, ask again"
+        return Answer(False, UNAVAILABLE, f"{message} ({UNAVAILABLE})", code=503)
+    message = (
+        f"Bursar cannot read the object exactly: {reason}. Change or shorten it; it can be deleted"
+    )
+    return Answer(False, UNREADABLE, f"{message} ({UNREADABLE})", code=422)
 
 
 def _asks_for_more(review: Review) -> bool:

@@ -8,6 +8,12 @@ created: while nobody answers they pass, whatever the policy is, so that an outa
 replacing a pod; what passed is charged when it is seen. Any other change of theirs by a controller is left out. An
 ownerReference alone proves nothing: any tenant may write one.
 
+The deletion of a workload is never asked about. It asks for nothing, and so it never depends on Bursar.
+
+With failurePolicy Fail only what a label maps to a quota is refused while nobody answers: a label of the namespace, of the
+object or of its pod template. The rest has an entry of its own, which is asked in the same way and lets pass, so that work
+without a quota goes on.
+
 Source: Kubernetes, "Dynamic Admission Control" and "Admission Webhook Good Practices"; docs/wrong-input.md.
 """
 
@@ -19,7 +25,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bus.kube.kinds import Kind
+from bus.kube.kinds import QUOTA_LABELS, Kind
 
 NAME = "bursar"
 PATH = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{NAME}"
@@ -40,6 +46,8 @@ _CLAIMS = (
     ("resource.k8s.io", ("v1",), "resourceclaimtemplates", "Namespaced", ["CREATE"]),
 )
 _CHANGES = ["CREATE", "UPDATE", "DELETE"]
+#: References to owners that a condition reads. CEL has a budget for each request; one that exceeds it falls under failurePolicy.
+_MOST_OWNERS = 64
 
 
 class RegistrationSettings(msgspec.Struct, frozen=True):
@@ -52,8 +60,8 @@ class RegistrationSettings(msgspec.Struct, frozen=True):
     port: int = 443
     #: Instead of the service: `https://host:port`, for a Bursar outside of the cluster.
     url: str = ""
-    #: What happens to governed requests while no webhook answers. Ignore lets them through, to be charged as
-    #: ungoverned when they are seen; Fail refuses them.
+    #: What happens while no webhook answers. Ignore lets requests through, to be charged as ungoverned when they are seen; Fail
+    #: refuses those that a label maps to a quota.
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
     #: More namespaces that are never asked about. Whoever can write workloads there is not held to any quota.
     exempt_namespaces: tuple[str, ...] = ()
@@ -70,12 +78,16 @@ def configuration(
     kinds = tuple(governed)
     pods = [_rule("", ("v1",), "pods", "Namespaced", ["CREATE"])]
     children = _webhook(settings, ca_bundle, "children", pods, _of_controllers(settings, kinds))
+    workloads = _webhook(
+        settings, ca_bundle, "workloads", _workload_rules(kinds), _conditions(settings, kinds)
+    )
+    claims = [_rule(*one) for one in _CLAIMS]
     webhooks = [
-        _webhook(settings, ca_bundle, "workloads", _workload_rules(kinds), _conditions(settings, kinds)),
+        *_by_mapping(workloads),
         _webhook(settings, ca_bundle, "quotas", [_rule(*quota) for quota in _QUOTAS], []),
         {**children, "failurePolicy": "Ignore"},
-        _webhook(settings, ca_bundle, "claims", [_rule(*one) for one in _CLAIMS], _users_claims(settings)),
-    ]  # fmt: skip
+        *_by_mapping(_webhook(settings, ca_bundle, "claims", claims, _users_claims(settings))),
+    ]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -129,6 +141,34 @@ def _webhook(
     }
 
 
+def _by_mapping(webhook: Json) -> list[Json]:
+    """Entries that together match what ``webhook`` does, each request once: those of mapped namespaces, of labelled objects, and
+    the rest, which passes while nobody answers. With Ignore it is one entry.
+    """
+    if webhook["failurePolicy"] == "Ignore":
+        return [webhook]
+    business, elastic = _LABELS
+
+    def entry(name: str, condition: str, **namespaces: str) -> Json:
+        selector = webhook["namespaceSelector"]["matchExpressions"]
+        labels = (business, namespaces["business"]), (elastic, namespaces["elastic"])
+        mapped = [{"key": key, "operator": operator} for key, operator in labels if operator]
+        more = [{"name": "names-a-quota", "expression": condition}] if condition else []
+        return webhook | {
+            "name": name + webhook["name"],
+            "namespaceSelector": {"matchExpressions": [*selector, *mapped]},
+            "matchConditions": [*webhook["matchConditions"], *more],
+        }
+
+    unmapped = {"business": "DoesNotExist", "elastic": "DoesNotExist"}
+    return [
+        entry("", "", business="Exists", elastic=""),
+        entry("elastic-", "", business="DoesNotExist", elastic="Exists"),
+        entry("labelled-", _NAMES_QUOTA, **unmapped),
+        entry("free-", f"!({_NAMES_QUOTA})", **unmapped) | {"failurePolicy": "Ignore"},
+    ]
+
+
 def _client(settings: RegistrationSettings, ca_bundle: bytes, path: str = "/admit") -> Json:
     if settings.url:
         client: Json = {"url": f"{settings.url}{path}"}
@@ -156,7 +196,8 @@ def _namespaces(settings: RegistrationSettings) -> Json:
 def _workload_rules(kinds: tuple[Kind, ...]) -> list[Json]:
     rules: list[Json] = []
     for kind in kinds:
-        rules.append(_rule(kind.group, kind.versions, kind.resource, "Namespaced"))
+        changes = ["CREATE", "UPDATE"]
+        rules.append(_rule(kind.group, kind.versions, kind.resource, "Namespaced", changes))
         if subresource := _subresource(kind):
             resource = f"{kind.resource}/{subresource}"
             rules.append(_rule(kind.group, kind.versions, resource, "Namespaced", ["UPDATE"]))
@@ -253,13 +294,35 @@ _ADOPTS = (
 )
 
 
+#: Labels that name a quota, of namespaces and workloads.
+_LABELS = (QUOTA_LABELS[0], "quota.scheduling.koordinator.sh/name")
+
+
+def _naming() -> str:
+    """Whether the object, the stored one or a pod template of them has a label that names a quota."""
+    places = ("metadata", "spec.?template.?metadata", "spec.?jobTemplate.?spec.?template.?metadata")
+    found = [
+        f"{item}.?{place}.?labels[?'{label}'].hasValue()"
+        for item in ("object", "oldObject")
+        for place in places
+        for label in _LABELS
+    ]
+    half = len(found) // 2
+    return f"{' || '.join(found[:half])} || (oldObject != null && ({' || '.join(found[half:])}))"
+
+
+_NAMES_QUOTA = _naming()
+
+
 def _is_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> str:
     """Whether a controller asks, about what names a governed owner."""
     owners = sorted(f"{kind.group}/{kind.kind}" for kind in kinds if kind.covers)
-    # `object` is null for a delete; versions of a group change, so only the group is compared.
+    found = [f"{one}.metadata.?ownerReferences.orValue([])" for one in ("object", "oldObject")]
+    # Versions of a group change, so only the group is compared.
     owned = (
-        "(request.operation == 'DELETE' ? oldObject : object).metadata.?ownerReferences.orValue([])"
-        ".exists(o, o.?controller.orValue(false) && (o.apiVersion.contains('/') ? "
+        f"{found[0]}.size() <= {_MOST_OWNERS} && "
+        f"(oldObject == null || {found[1]}.size() <= {_MOST_OWNERS}) && "
+        f"{found[0]}.exists(o, o.?controller.orValue(false) && (o.apiVersion.contains('/') ? "
         f"o.apiVersion.split('/')[0] : '') + '/' + o.kind in {_list(owners)})"
     )
     return f"({_is_trusted(settings)} && {owned})"

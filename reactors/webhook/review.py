@@ -1,25 +1,24 @@
 """AdmissionReview v1: strict bytes in, a decided answer out. Pure.
 
-Two kinds of bad input are told apart, because an API server treats them differently. Bytes that no API server sends
-(`ReviewError`: another version, no object, NaN, equal keys) get an HTTP error, and so fall under the webhook's
-failurePolicy. A sound review of an object that cannot be read exactly (`UnreadableObjectError`: NUL in a text, nested
-too deep, an integer beyond 64 bits) is *denied*: any tenant can write such an object, and with failurePolicy Ignore an
-HTTP error would let it pass unseen.
+Two kinds of bad input are told apart. Bytes that do not begin as an AdmissionReview (`ReviewError`) come from no API server
+and get an HTTP error, which falls under the webhook's failurePolicy. A review that cannot be read exactly
+(`UnreadableObjectError`: too large, equal keys, NUL in a text, a lone surrogate, nested too deep, an integer beyond 64 bits)
+gets an *answer*: any tenant can write such an object, and with failurePolicy Ignore an HTTP error would let it pass unseen.
 
 Source: Kubernetes, "Dynamic Admission Control"; docs/wrong-input.md.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from bus import strict
 from bus.errors import MalformedJsonError, PermanentError
+from reactors.webhook.outline import API_VERSION, Outline, outline_of
 
-API_VERSION = "admission.k8s.io/v1"
+#: A larger review is not decoded: its outline is read.
 MAX_BYTES = 3 * 1024 * 1024
 #: Objects and arrays inside each other; the deepest field of a built-in kind lies about 20 deep.
 MAX_DEPTH = 64
@@ -29,10 +28,6 @@ MAX_VALUES = 100_000
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 _OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
-#: What strict JSON refuses although an API server may have to send it.
-_IN_OBJECTS = frozenset(
-    {"too deep", "too many values", "NUL character", "integer out of range", "number out of range"}
-)
 
 
 class ReviewError(PermanentError):
@@ -46,13 +41,16 @@ class ReviewError(PermanentError):
 
 
 class UnreadableObjectError(PermanentError):
-    """The reviewed object cannot be read exactly.
+    """The review cannot be read exactly.
 
-    Deny the request with this `uid`, and say the `reason`. Nothing of the content is repeated.
+    Answer it by its `outline`, and name the `reason`. Nothing of the content is repeated.
     """
 
-    uid: str
     reason: str
+
+    def __init__(self, outline: Outline, reason: str) -> None:
+        super().__init__(uid=outline.uid, reason=reason)
+        self.outline = outline
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -138,16 +136,6 @@ class _ReviewOf(msgspec.Struct, rename="camel"):
     request: _Request
 
 
-class _Uid(msgspec.Struct):
-    uid: str
-
-
-class _UidOnly(msgspec.Struct, rename="camel"):
-    api_version: Literal["admission.k8s.io/v1"]
-    kind: Literal["AdmissionReview"]
-    request: _Uid
-
-
 class _Status(msgspec.Struct):
     code: int
     reason: str
@@ -170,34 +158,47 @@ class _Answered(msgspec.Struct, rename="camel"):
     kind: str = "AdmissionReview"
 
 
-#: How an API server's review begins. No decoder that is at hand skips an object of a thousand levels, and what a tenant
-#: can write comes after this.
-_BEGINNING = re.compile(
-    rb'\{"kind":"AdmissionReview","apiVersion":"admission\.k8s\.io/v1","request":\{"uid":"([0-9A-Za-z-]{1,64})",'
-)
-
-_uid_decoder = msgspec.json.Decoder(_UidOnly)
 _encode = msgspec.json.Encoder().encode
 
 
 def parse(raw: bytes) -> Review:
     """The review in the body of a request. At most `MAX_BYTES`, strict JSON.
 
-    Raises ReviewError: answer with its HTTP status. Raises UnreadableObjectError: deny the request.
+    Raises UnreadableObjectError: answer the request by its outline. Raises ReviewError where the bytes do not begin as a review.
     """
+    try:
+        return _parsed(raw)
+    except _UnreadError as error:
+        reason = str(error)
+    except (RecursionError, ValueError, TypeError) as error:
+        # No bytes are known that do this; such a review is answered all the same.
+        reason = type(error).__name__
+    outline = outline_of(raw)
+    if outline is not None:
+        raise UnreadableObjectError(outline, reason)
+    raise ReviewError(status=400, reason=f"not an AdmissionReview of {API_VERSION}: {reason}")
+
+
+class _UnreadError(Exception):
+    """Carries the reason out of the checks."""
+
+
+def _parsed(raw: bytes) -> Review:
     if len(raw) > MAX_BYTES:
-        raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
+        raise _UnreadError(f"larger than {MAX_BYTES} bytes")
+    reason = ""
     try:
         value = strict.loads(raw, max_bytes=MAX_BYTES, max_depth=MAX_DEPTH, max_values=MAX_VALUES)
-    except MalformedJsonError as error:
-        _refuse_object(raw, error.reason)
-        raise ReviewError(status=400, reason=f"not strict JSON: {error.reason}") from None
-    try:
         found = msgspec.convert(value, _ReviewOf)
+    except MalformedJsonError as error:
+        reason = error.reason
     except msgspec.ValidationError as error:
-        raise ReviewError(status=400, reason=str(error)) from None
+        reason = str(error)
+    # Raised here and not above, so that the error's context holds none of the content.
+    if reason:
+        raise _UnreadError(reason)
     if (found.api_version, found.kind) != (API_VERSION, "AdmissionReview"):
-        raise ReviewError(status=400, reason=f"not an AdmissionReview of {API_VERSION}")
+        raise _UnreadError("another version or kind")
     return _review(found.request)
 
 
@@ -211,15 +212,15 @@ def render(uid: str, answer: Answer) -> bytes:
 
 def _review(request: _Request) -> Review:
     if not request.uid:
-        raise ReviewError(status=400, reason="the request has no uid")
+        raise _UnreadError("the request has no uid")
     operation = _OPERATIONS.get(request.operation)
     if operation is None:
-        raise ReviewError(status=400, reason="an unknown operation")
+        raise _UnreadError("an unknown operation")
     for value in (request.object, request.old_object, request.options):
         if value is not None and type(value) is not dict:
-            raise ReviewError(status=400, reason="an object is not an object")
+            raise _UnreadError("an object is not an object")
     if request.object is None and operation in ("CREATE", "UPDATE"):
-        raise ReviewError(status=400, reason=f"{operation} without an object")
+        raise _UnreadError(f"{operation} without an object")
     return Review(
         uid=request.uid,
         operation=operation,
@@ -237,17 +238,3 @@ def _review(request: _Request) -> Review:
         old_object=request.old_object,
         options=request.options,
     )
-
-
-def _refuse_object(raw: bytes, reason: str) -> None:
-    """Raises UnreadableObjectError where the review around the object is sound."""
-    if reason not in _IN_OBJECTS:
-        return
-    if found := _BEGINNING.match(raw):
-        raise UnreadableObjectError(uid=found[1].decode(), reason=reason)
-    try:
-        uid = _uid_decoder.decode(raw).request.uid
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
-    if uid:
-        raise UnreadableObjectError(uid=uid, reason=reason)

@@ -181,6 +181,7 @@ ROWS = {
     "a quota is changed": ("tenant", "PATCH", f"{QUOTAS}/team", {"spec": {"hard": {"limits.cpu": "9"}}}),
     "a controller makes a pod": ("replicaset-controller", "POST", PODS.format("plain"), pod("p")),
     "a CronJob's Job": ("cronjob-controller", "POST", PLAIN, job("run", "team", of="CronJob")),
+    "work without a quota": ("tenant", "POST", PLAIN, job("one")),
     "a namespace that is never asked about": ("tenant", "POST", JOBS.format("ignored"), job("one", "team")),
 }  # fmt: skip
 

@@ -1,6 +1,7 @@
 """What a real API server asks the webhook, what it makes of the answers, and what it never asks about."""
 
 import asyncio
+import contextlib
 import json
 import secrets
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from bus.kube import kinds
 from bus.kube.crds.manifests import manifest
 from bus.kube.kinds import table
+from reactors.admission.mapping import LABEL as QUOTA
 from reactors.webhook import Answer
 from reactors.webhook.certificates import SETTLE_SECONDS
 from tests.cluster import build
@@ -80,7 +82,8 @@ async def test_a_refusal_is_shown_to_the_person(asked, team):
 
     assert (found.value.status, body["reason"]) == (403, "over-quota")
     assert body["message"] == (
-        'admission webhook "workloads.admission.bursar.io" denied the request: ' + DENIED.message
+        'admission webhook "free-workloads.admission.bursar.io" denied the request: '
+        + DENIED.message
     )
     assert DENIED.message in str(complaint.value)
 
@@ -158,13 +161,16 @@ async def test_one_patch_that_meets_a_conflict_is_asked_about_twice(asked, team)
     assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
 
 
-async def test_a_deletion_carries_the_old_object(asked, team):
+async def test_a_deletion_is_never_asked_about(asked, team):
+    """It works while nobody answers, too."""
     await asked.create(team, deployment("service"))
+    await asked.request("POST", f"/api/v1/namespaces/{team}/pods", pod("alone"))
+    await asked.webhook.server.stop()
     await asked.request("DELETE", f"{DEPLOYMENTS.format(team)}/service")
-    review = asked.admission.of("deployments", name="service")[-1]
+    await asked.request("DELETE", f"/api/v1/namespaces/{team}/pods/alone")
 
-    assert (review.operation, review.object) == ("DELETE", None)
-    assert review.old_object["metadata"]["name"] == "service"
+    operations = {one.operation for one in asked.admission.asked if one.namespace == team}
+    assert "DELETE" not in operations
 
 
 async def test_an_autoscaler_of_an_older_version_is_converted(asked, team):
@@ -247,16 +253,6 @@ async def test_a_claim_is_asked_about_where_it_may_be_given_away(asked, team):
     assert operations == ["CREATE", "UPDATE"]
 
 
-async def test_a_pod_without_an_owner_is_asked_about_at_its_end_too(asked, team):
-    path = f"/api/v1/namespaces/{team}/pods"
-    await asked.request("POST", path, pod("alone"))
-    await asked.request("DELETE", f"{path}/alone")
-    operations = [review.operation for review in asked.admission.of("pods", name="alone")]
-
-    # One deletion is asked about once or twice: it marks the pod, then removes it.
-    assert ["CREATE", "DELETE"] == sorted(set(operations))
-
-
 async def test_what_a_node_writes_is_not_asked_about(asked, team):
     binding = {
         "metadata": {"name": f"nodes-{team}"},
@@ -284,7 +280,7 @@ EXEMPT = {
 
 @pytest.mark.parametrize(("namespace", "labels"), EXEMPT.items(), ids=EXEMPT)
 async def test_exempt_namespaces_are_never_asked_about(asked, namespace, labels):
-    await ensure(asked, namespace, labels)
+    await ensure(asked.plane, namespace, labels)
     asked.admission.answer = DENIED
     await asked.create(namespace, deployment("service", replicas=0))
     await asked.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod("alone"))
@@ -293,10 +289,10 @@ async def test_exempt_namespaces_are_never_asked_about(asked, namespace, labels)
     assert [] == [review for review in asked.admission.asked if review.namespace == namespace]
 
 
-async def ensure(asked, namespace, labels):
+async def ensure(plane, namespace, labels):
     try:
         item = {"metadata": {"name": namespace, "labels": labels}}
-        await asked.request("POST", "/api/v1/namespaces", item)
+        await asyncio.to_thread(plane.api.request, "POST", "/api/v1/namespaces", item)
     except ApiError as error:
         if error.status != 409:
             raise
@@ -354,20 +350,103 @@ async def test_an_object_that_cannot_be_read_exactly_is_refused_whatever_the_pol
             await asked.create(team, deployment("service", annotations={"a": "\0"}))
 
 
-@pytest.mark.parametrize(("policy", "passes"), [("Ignore", True), ("Fail", False)])
-async def test_while_the_webhook_is_gone_the_policy_decides(
-    tmp_path, controlled, team, policy, passes
+@pytest.mark.parametrize("policy", ["Ignore", "Fail"])
+async def test_while_the_webhook_is_gone_the_policy_decides_for_what_a_quota_governs(
+    tmp_path, controlled, team, policy
 ):
+    """Work without a quota, and system namespaces, go on; so does every deletion."""
+    labels = {QUOTA: "team-a"}
+    await ensure(controlled, f"{team}-mapped", labels)
+    work = [
+        (f"{team}-mapped", deployment("mapped")),
+        (team, deployment("labelled", labels=labels)),
+        (team, with_template(deployment("templated"), labels)),
+        (team, deployment("free")),
+        ("kube-system", deployment(f"system-{team}")),
+    ]
     async with registered(tmp_path, controlled, failure_policy=policy) as asked:
+        await asked.create(f"{team}-mapped", deployment("before"))
+        await asked.create(team, deployment("before"))
+        assert len(asked.admission.of("deployments", name="before")) == 2
         await asked.webhook.server.stop()
-        try:
-            await asked.create(team, deployment("service"))
-            passed = True
-        except ApiError as error:
-            assert "failed calling webhook" in str(error)
-            passed = False
+        passed = [await passes(asked, *one) for one in work]
+        for namespace, item in [*work, (f"{team}-mapped", deployment("before"))]:
+            await remove(asked, namespace, item["metadata"]["name"])
 
-    assert passes == passed
+    assert passed == [policy == "Ignore"] * 3 + [True] * 2
+
+
+def with_template(item, labels):
+    item["spec"]["template"]["metadata"]["labels"] |= labels
+    return item
+
+
+async def passes(asked, namespace, item):
+    try:
+        await asked.create(namespace, item)
+    except ApiError as error:
+        assert "failed calling webhook" in str(error)
+        return False
+    return True
+
+
+async def remove(asked, namespace, name):
+    with contextlib.suppress(ApiError):
+        await asked.request("DELETE", f"{DEPLOYMENTS.format(namespace)}/{name}")
+    with pytest.raises(ApiError) as found:
+        await asked.request("GET", f"{DEPLOYMENTS.format(namespace)}/{name}")
+    assert found.value.status == 404
+
+
+#: What the API server takes, and what a review of it is no decoder's, or above the limit.
+ODD = {
+    "less-than": "<" * 590_000,
+    "ampersands": "&" * 590_000,
+    "line separators": "\u2028" * 300_000 + "<" * 300_000,
+    "NUL": "\0",
+}
+
+
+@pytest.mark.parametrize("policy", ["Ignore", "Fail"])
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+async def test_no_object_makes_the_webhook_not_answer_and_each_can_be_ended(
+    tmp_path, controlled, team, policy, text
+):
+    """Created before Bursar was there, it is neither made again nor changed; finalizers and deletion pass."""
+    path = DEPLOYMENTS.format(team)
+    command = ["x", text]
+    await asyncio.to_thread(
+        controlled.api.request,
+        "POST",
+        path,
+        with_command(deployment("old", finalizers=["a.b/c"]), command),
+    )
+    async with registered(tmp_path, controlled, failure_policy=policy) as asked:
+        with pytest.raises(ApiError, match="unreadable-object"):
+            await asked.create(team, with_command(deployment("new"), command))
+        with pytest.raises(ApiError, match="unreadable-object"):
+            scaled = {
+                "spec": {
+                    "replicas": 3,
+                    "template": with_command(deployment("old"), command)["spec"]["template"],
+                }
+            }
+            await asked.request("PATCH", f"{path}/old", scaled, content_type=MERGE)
+        await asked.request("DELETE", f"{path}/old")
+        assert (await asked.request("GET", f"{path}/old"))["metadata"]["deletionTimestamp"]
+        freed = {"metadata": {"finalizers": None}}
+        await asked.request("PATCH", f"{path}/old", freed, content_type=MERGE)
+        with pytest.raises(ApiError) as gone:
+            await asked.request("GET", f"{path}/old")
+
+    assert gone.value.status == 404
+    assert asked.app.state.refused == {}
+
+
+def with_command(item, command):
+    item["spec"]["template"]["spec"]["containers"][0]["command"] = command
+    item["spec"]["replicas"] = 0
+    return item
 
 
 async def test_the_certificate_changes_while_the_api_server_asks(asked, team):

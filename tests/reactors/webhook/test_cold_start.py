@@ -6,6 +6,7 @@ import pytest
 
 from bus.kube.crds.manifests import manifest
 from bus.kube.kinds import GOVERNED
+from reactors.admission.mapping import LABEL as QUOTA
 from reactors.webhook.registration import PATH, RegistrationSettings, configuration
 from tests.cluster.api import APPLY, ApiError, eventually
 from tests.reactors.webhook.clusters import DEPLOYMENTS, OWN_NAMESPACE, deployment, pod
@@ -32,7 +33,7 @@ def register(plane):
 
 
 def refused(plane, namespace):
-    item = deployment("probe")
+    item = deployment("probe", labels={QUOTA: "team"})
     try:
         plane.api.request("POST", DEPLOYMENTS.format(namespace) + "?dryRun=All", item)
     except ApiError as error:

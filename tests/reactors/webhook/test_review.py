@@ -84,20 +84,23 @@ NO_REVIEWS = {
     "an array": b"[" + encoded() + b"]",
     "a text": b'"AdmissionReview"',
     "an empty object": b"{}",
-    "cut off": encoded()[:-1],
-    "two reviews": encoded() * 2,
-    "not UTF-8": replaced(b"ada", b"a\xff"),
     "a byte order mark": b"\xef\xbb\xbf" + encoded(),
-    "NaN": replaced(b'"replicas":1', b'"replicas":NaN'),
-    "Infinity": replaced(b'"replicas":1', b'"replicas":Infinity'),
-    "equal keys in the request": replaced(b'"uid":"review-1"', b'"uid":"review-1","uid":"other"'),
-    "equal keys in the object": replaced(b'"replicas":1', b'"replicas":1,"replicas":0'),
     "version v1beta1": replaced(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
     "another kind": replaced(b"AdmissionReview", b"ConversionReview"),
     "an answer": msgspec.json.encode({**review(), "request": None, "response": {"allowed": True}}),
     "no uid": without("uid"),
     "an empty uid": encoded(uid=""),
     "a uid that is a number": encoded(uid=1),
+}
+#: What begins as a review, whatever a tenant, or another version of the API server, makes of the rest.
+BEGINNINGS = {
+    "cut off": encoded()[:-1],
+    "two reviews": encoded() * 2,
+    "not UTF-8": replaced(b"ada", b"a\xff"),
+    "NaN": replaced(b'"replicas":1', b'"replicas":NaN'),
+    "Infinity": replaced(b'"replicas":1', b'"replicas":Infinity'),
+    "equal keys in the request": replaced(b'"uid":"review-1"', b'"uid":"review-1","uid":"other"'),
+    "equal keys in the object": replaced(b'"replicas":1', b'"replicas":1,"replicas":0'),
     "no kind": without("kind"),
     "no resource": without("resource"),
     "no user": without("userInfo"),
@@ -122,12 +125,21 @@ def test_bytes_that_no_api_server_sends_are_a_bad_request(raw):
     assert 400 == found.value.status
 
 
-def test_a_review_that_is_too_large_has_a_status_of_its_own():
+@pytest.mark.parametrize("raw", BEGINNINGS.values(), ids=BEGINNINGS)
+def test_whatever_begins_as_a_review_is_answered_by_its_outline(raw):
+    """HTTP 400 would hand the decision to failurePolicy."""
+    with pytest.raises(UnreadableObjectError) as found:
+        parse(raw)
+
+    assert ("review-1", "team") == (found.value.outline.uid, found.value.outline.namespace)
+
+
+def test_a_review_that_is_too_large_is_answered_by_its_outline():
     padding = {"description": "x" * MAX_BYTES}
-    with pytest.raises(ReviewError) as found:
+    with pytest.raises(UnreadableObjectError, match="larger than") as found:
         parse(encoded(object=deployment(annotations=padding)))
 
-    assert 413 == found.value.status
+    assert ("review-1", True) == (found.value.outline.uid, found.value.outline.is_whole)
 
 
 def nested(depth):
@@ -150,7 +162,7 @@ def test_an_object_that_cannot_be_read_exactly_is_told_with_its_review(raw):
     with pytest.raises(UnreadableObjectError) as found:
         parse(raw)
 
-    assert "review-1" == found.value.uid
+    assert "review-1" == found.value.outline.uid
 
 
 def test_an_unreadable_object_in_no_review_is_a_bad_request():
@@ -206,7 +218,7 @@ def test_an_object_of_any_depth_is_denied_and_does_not_fall_under_the_failure_po
     with pytest.raises(UnreadableObjectError) as caught:
         parse(around(b"[" * depth + b"]" * depth))
 
-    assert (caught.value.uid, caught.value.reason) == ("review-1", "too deep")
+    assert (caught.value.outline.uid, caught.value.reason) == ("review-1", "too deep")
 
 
 def test_an_object_of_very_many_values_is_denied_before_it_is_decoded():
@@ -215,4 +227,4 @@ def test_an_object_of_very_many_values_is_denied_before_it_is_decoded():
     with pytest.raises(UnreadableObjectError) as caught:
         parse(raw)
 
-    assert (caught.value.uid, caught.value.reason) == ("review-1", "too many values")
+    assert (caught.value.outline.uid, caught.value.reason) == ("review-1", "too many values")
