@@ -171,13 +171,18 @@ def fold(row: Evidence | None, fact: Fact, event: Event) -> Evidence:
 
 def moments(select: Select) -> dict[str, int]:
     """Cluster to the moment up to which its open runs are valued, microseconds; a cluster that nobody observed has none."""
+    return _newest(select, evidence.c.kind != NOTEBOOKS)
+
+
+def newest_s(select: Select) -> dict[str, int]:
+    """Cluster to its newest observation, probes of notebooks included, in whole seconds."""
+    return {cluster: floor_seconds(us) for cluster, us in _newest(select, sa.true()).items()}
+
+
+def _newest(select: Select, chosen: sa.ColumnElement[bool]) -> dict[str, int]:
     columns = evidence.c
-    query = (
-        sa.select(columns.cluster, sa.func.max(columns.observed_us))
-        .where(columns.kind != NOTEBOOKS)
-        .group_by(columns.cluster)
-    )
-    return {cluster: int(us) for cluster, us in select(query)}
+    query = sa.select(columns.cluster, sa.func.max(columns.observed_us)).where(chosen)
+    return {cluster: int(us) for cluster, us in select(query.group_by(columns.cluster))}
 
 
 def moments_s(select: Select) -> dict[str, int]:

@@ -13,7 +13,7 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli import times
-from deploy.cli.notes.position import standing
+from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.reactors import Author
@@ -64,12 +64,12 @@ def notebooks(asked: CommandContext, cluster: Cluster = None) -> None:
     with reading(asked.place) as connection:
         stands = standing(connection)
         name = cluster or asked.place.cluster
-        found = known(selecting(connection), name, stands.newest_s * SECOND_US)
+        found = known(selecting(connection), name, stands.moment_s(name) * SECOND_US)
     rows = [_row(found, one) for one in found.evaluations]
     mode = found.current.mode if found.current else "off"
     notes = [f"culling is {mode}" + (", and paused" if found.is_paused else "")]
     notes += [f"{r['namespace']}/{r['pod']}: {r['blocked']}" for r in rows if r["blocked"]]
-    notes.append(f"as of {times.stamp(stands.newest_s)}, event {stands.sequence:,}")
+    notes += footer(stands.sequence, stands.moment_s(name))
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
@@ -170,7 +170,7 @@ def simulate(
     assert isinstance(section, CullingSettings)
     limits, warning_s = limits_of(section.policy, Subject("")), seconds_of(warning, "--warning")
     with reading(asked.place) as connection:
-        moment_s = standing(connection).newest_s
+        moment_s = standing(connection).moment_s(cluster)
         since_us, until_us = _period(begin, end, where, moment_s)
         name, select = cluster or asked.place.cluster, selecting(connection)
         looked = samples(select, name, since_us, until_us)
@@ -276,8 +276,8 @@ def _check_cullers(names: list[str], spans: Iterable[int]) -> None:
 def _period(
     begin: str | None, end: str | None, zone: ZoneInfo, moment_s: int
 ) -> tuple[int | None, int]:
-    from_s = times.second_of(begin, zone, "--from")
-    until_s = times.second_of(end, zone, "--to")
+    from_s = times.second_of(begin, zone, "--from", moment_s)
+    until_s = times.second_of(end, zone, "--to", moment_s)
     until_s = moment_s + 1 if until_s is None else until_s
     if from_s is not None and from_s >= until_s:
         raise typer.BadParameter("the period ends before it begins", param_hint="--to")

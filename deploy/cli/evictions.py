@@ -62,7 +62,7 @@ def evictions(asked: CommandContext, most: Most = 100) -> None:
         due = [
             one
             for name in clusters(connection)
-            for one in blocked(_select(connection), name, stands.newest_s * SECOND_US)
+            for one in blocked(_select(connection), name, stands.moment_s(name) * SECOND_US)
             if isinstance(one.decision, Evict)
         ]
         found = connection.exec_driver_sql(_QUERY.format(most=most))

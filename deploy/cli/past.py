@@ -15,6 +15,7 @@ import sqlalchemy as sa
 import typer
 
 from deploy.cli import times
+from deploy.cli.notes.position import standing
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say
 from deploy.runtime.ledgers import reader
@@ -67,8 +68,7 @@ def sequence_at(connection: sa.Connection, at: str, option: str) -> int:
 def _sequence(connection: sa.Connection, at: str, option: str) -> int:
     if at.isdecimal():
         return int(at[:20])
-    newest_s = live_checkpoint(connection).observed_us // 1_000_000
-    second = times.second_of(at, ZoneInfo("UTC"), option, newest_s)
+    second = times.second_of(at, ZoneInfo("UTC"), option, standing(connection).moment_s())
     return sequence_before(connection, ((second or 0) + 1) * 1_000_000 - 1)
 
 

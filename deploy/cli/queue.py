@@ -69,7 +69,7 @@ def show(
     with reading(asked.place) as connection:
         stands = standing(connection)
         name = cluster or only_cluster(connection, asked.place.cluster)
-        now_us = stands.newest_s * SECOND_US
+        now_us = stands.moment_s(name) * SECOND_US
         found = queues(_select(connection), name, now_us)
         if quota is not None and quota not in found:
             require(connection, {"quota": quota})
@@ -79,7 +79,7 @@ def show(
         for one in every
         if quota in (None, place)
     ]
-    notes = footer(stands.sequence, stands.observed_s)
+    notes = footer(stands.sequence, stands.moment_s(name))
     notes += ["how it came to that: " + hint("why WORKLOAD")] if rows else []
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 

@@ -70,8 +70,8 @@ def agreement(
     zone = times.zone_of(tz)
     with reading(asked.place) as connection:
         stands = standing(connection)
-        since_s = times.second_of(start, zone, "--from", stands.newest_s) or 0
-        rows = _rows(connection, cluster, since_s, stands.newest_s, reactor)
+        since_s = times.second_of(start, zone, "--from", stands.moment_s(cluster)) or 0
+        rows = _rows(connection, cluster, since_s, stands.moment_s(cluster), reactor)
     for row in rows:
         if row["reason"] is None:
             row |= _verdict(row, days, against)

@@ -70,8 +70,8 @@ def test_a_train_job_is_its_jobset(capsys, data, name):
     assert told(capsys, data, name)["restart"].endswith(": 6.0 core-hours")
 
 
-def test_of_a_pod_of_no_training_job_nothing_is_told(capsys, data):
-    assert bursar("why", "ns/web", "--data", data, "--cluster", f.CLUSTER) != 0
+def test_a_pod_of_no_training_job_has_no_restart(capsys, data):
+    assert told(capsys, data, "ns/web") == {}
 
 
 def test_the_end_follows_from_the_rate_since_the_steps_began_anew(capsys, data):

@@ -103,7 +103,7 @@ def why(
         decisions = _decisions(connection, select, cluster, name)
         steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
         queued = queue.waited(select, cluster, name, {one.fact.uid for one in decisions})
-        now_us = stands.newest_s * SECOND_US
+        now_us = stands.moment_s(cluster) * SECOND_US
         waited = list(queue.steps(select, cluster, queued, now_us, steps))
         known = {(row["sequence"], row["about"]) for row in waited}
         steps = [
@@ -117,7 +117,7 @@ def why(
         if any(one.kind != "Pod" or one.owner for one in objects):
             from deploy.cli.explaining import restarts
 
-            observed_s = stands.moments.get(cluster, stands.newest_s)
+            observed_s = stands.moment_s(cluster)
             steps += restarts.steps(select, cluster, objects, observed_s)
         if pods:
             from deploy.cli.explaining import disruptions
@@ -146,14 +146,14 @@ def why(
         if not steps and pods:
             from deploy.cli.explaining import life
 
-            observed_s = stands.moments.get(cluster, stands.newest_s)
+            observed_s = stands.moment_s(cluster)
             steps += life.steps(select, (o for o in objects if o.kind == "Pod"), observed_s)
     if not steps:
         raise AbsentObjectError(
             f"no decision is recorded about {name[:64]!r}: `bursar acct --workload NAME` shows its pods"
         )
     # What is so now has no place in the history: it comes last.
-    steps.sort(key=lambda row: (row["time"], row["sequence"] or stands.sequence + 1))
+    steps.sort(key=lambda row: (row["sequence"] is None, row["time"], row["sequence"]))
     notes = footer(stands.sequence, stands.observed_s)
     answer(asked, steps, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 

@@ -64,7 +64,7 @@ def list_(asked: CommandContext, cluster: Cluster = None) -> None:
         for name, replica in _replicas(connection, cluster):
             view, policy = _known(replica)
             for uid in view.jobs:
-                rows.append(_listed(view, uid, policy, stands.newest_s * SECOND_US, name))
+                rows.append(_listed(view, uid, policy, stands.moment_s(name) * SECOND_US, name))
     rows.sort(key=lambda row: (row["namespace"], row["name"], row["cluster"]))
     answer(
         asked,
@@ -105,8 +105,8 @@ def show(
         raise SettingsError(
             f"several jobs have the name {job[:128]!r}, name one by its uid: {every}"
         )
-    ((_, uid, view, policy),) = found
-    rows = _slots(view, uid, policy, stands.newest_s * SECOND_US)
+    ((name, uid, view, policy),) = found
+    rows = _slots(view, uid, policy, stands.moment_s(name) * SECOND_US)
     notes = [*_left_out(view.jobs[uid].job), *footer(stands.sequence, stands.observed_s)]
     answer(asked, rows, fields=_SHOW, columns=_SLOTS, notes=notes)
 

@@ -12,7 +12,7 @@ from bus.clock import floor_seconds
 from deploy.cli import times
 from deploy.cli.rendering.escapes import inert
 from projections.engine.tables import checkpoints, parked
-from projections.evidence import moments_s
+from projections.evidence import moments_s, newest_s
 
 #: A source that is told of no change says that it listens about once a minute; after three it does not.
 QUIET_S = 180
@@ -31,8 +31,15 @@ class LedgerPosition:
     parked: int
     newest_s: int
     moments: dict[str, int]
+    #: By cluster, its newest observation, probes of notebooks included.
+    probed: dict[str, int] = field(default_factory=dict)
     #: Of a hub: the last event of each cluster's ledger.
     sequences: dict[str, int] = field(default_factory=dict)
+
+    def moment_s(self, cluster: str | None = None) -> int:
+        """The "now" of a question: the newest observation of a cluster, or of any. No command, tick or decision moves it."""
+        newest_s = max(self.probed.values(), default=self.observed_s)
+        return self.probed.get(cluster or "", newest_s)
 
     @property
     def events(self) -> str:
@@ -54,6 +61,7 @@ def together(stands: Mapping[str, LedgerPosition]) -> LedgerPosition:
         sum(one.parked for one in parts),
         max(one.newest_s for one in parts),
         {name: moment for one in latest_first for name, moment in one.moments.items()},
+        {name: moment for one in latest_first for name, moment in one.probed.items()},
         {name: one.sequence for name, one in stands.items()},
     )
 
@@ -62,13 +70,18 @@ def standing(connection: sa.Connection) -> LedgerPosition:
     """Where the ledger stands in the transaction of ``connection``; zeros for an empty one."""
     row = connection.execute(sa.select(checkpoints)).first()
     count = connection.scalar(sa.select(sa.func.count()).select_from(parked)) or 0
-    known = moments_s(lambda query: [tuple(found) for found in connection.execute(query)])
+
+    def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(found) for found in connection.execute(query)]
+
+    known = moments_s(select)
     return LedgerPosition(
         row.sequence if row else 0,
         max(known.values(), default=0),
         count,
         floor_seconds(row.observed_us) if row else 0,
         known,
+        newest_s(select),
     )
 
 

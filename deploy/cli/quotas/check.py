@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 import typer
 
-from bus.clock import SystemClock
 from bus.kube.crds.keys import CASH, key_amount, key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
@@ -86,7 +85,7 @@ def _evaluated(
     exempt.update(one.name for one in namespaces if one.labels.get(IGNORE_LABEL) == "ignore")
     trial = Trial(
         queries.journals.trees, queries.journals.places, queries.view,
-        lambda *named: _uid(queries, *named), now_us=SystemClock().now_us(), exempt=exempt,
+        lambda *named: _uid(queries, *named), now_us=queries.observed_us, exempt=exempt,
     )  # fmt: skip
     return [trial.evaluate(one, namespace) for one in manifests(file)]
 

@@ -49,7 +49,7 @@ def agreement(
     zone = times.zone_of(tz)
     with reading(asked.place) as connection:
         stands = standing(connection)
-        since_s = times.second_of(start, zone, "--from", stands.newest_s) or 0
+        since_s = times.second_of(start, zone, "--from", stands.moment_s(cluster)) or 0
         found = connection.execute(sa.text(_QUERY), {"since_s": since_s}).mappings().all()
     counts: dict[tuple[str, str, str], Counter[str]] = {}
     for one in found:

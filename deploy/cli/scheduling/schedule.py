@@ -83,7 +83,7 @@ def check(
         notes.append(
             "pods start by their quotas here: bursar quota check says what these would answer"
         )
-    notes += footer(stands.sequence, stands.moments.get(name, 0))
+    notes += footer(stands.sequence, stands.moment_s(name))
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
     nowhere = sum(not one.found.node for one in done)
     if nowhere:
@@ -114,11 +114,11 @@ def queue(
         stands = standing(connection)
         name = cluster or only_cluster(stands.moments, asked.place.cluster)
         replica = known(lambda query: [tuple(row) for row in connection.execute(query)], name)
-    at_us = stands.newest_s * SECOND_US
+    at_us = stands.moment_s(name) * SECOND_US
     rows = [
         _waits(one) for one in queued(replica, scheduler, sequence=stands.sequence, at_us=at_us)
     ]
-    notes = footer(stands.sequence, stands.moments.get(name, 0))
+    notes = footer(stands.sequence, stands.moment_s(name))
     answer(asked, rows, fields=_QUEUE_FIELDS, columns=_QUEUE_COLUMNS, notes=notes)
 
 
