@@ -38,6 +38,7 @@ from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
 from reactors.engine.snapshots import Snapshots, last_archived, restored
 from reactors.queue.releasing import Releasing
+from reactors.queue.state import QueueState
 from reactors.readers import Readers
 from reactors.webhook import proof
 from reactors.webhook.failure import Failure, Unread, closed_for
@@ -60,6 +61,7 @@ class Admission(msgspec.Struct, frozen=True):
     keeper: Reconciler | None
     decisions: Decisions
     withdrawals: Withdrawals
+    lines: QueueState
     releasing: Releasing | None = None
 
 
@@ -103,9 +105,9 @@ async def following(
     if keeps and starts is not None:
         releasing = Releasing(journals, view, clock, Starter(starts), lines)
     withdrawals = Withdrawals(journals, clock)
-    handler = Handler(journals, view, clock, Rate(), withdrawals, controllers)
+    handler = Handler(journals, view, clock, Rate(), withdrawals, controllers, lines.ahead)
     admission = Admission(
-        journals, view, handler, keeper, readers.decisions, withdrawals, releasing
+        journals, view, handler, keeper, readers.decisions, withdrawals, lines, releasing
     )
     head = await transport.head()
     async with AsyncExitStack() as stack:

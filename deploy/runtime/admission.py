@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from bus.clock import Clock, SystemClock, floor_seconds
 from bus.errors import PermanentError
+from bus.events.admissions import AdmissionDecided
 from bus.kube.kinds import GOVERNED
 from bus.metrics import Metric
 from bus.transport import Transport
@@ -40,6 +41,7 @@ from reactors.diagnosis import Diagnosis
 from reactors.effectors.events import Recorder, Writes
 from reactors.queue.hold import Hold
 from reactors.queue.metrics import figures as queue_figures
+from reactors.queue.notices import notice
 from reactors.webhook.application import Application, reviewed
 from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
 from reactors.webhook.gate import ConnectionLimits
@@ -173,10 +175,14 @@ def controllers_of(settings: AdmissionSettings) -> Controllers:
 async def _recording(
     admission: Admission, cluster: Writes, clock: Clock, mode: str
 ) -> AsyncIterator[None]:
-    """Tell of what is refused from now on as Events: what was refused before was told then."""
+    """Report what is refused or held from now on as Events: what came before was reported then."""
+
+    def waiting(uid: str) -> tuple[AdmissionDecided, str] | None:
+        return notice(admission.lines, admission.view, admission.journals, uid, clock.now_us())
+
     recorder = Recorder(
         cluster, clock, admission.journals.tree,
-        instance=platform.node(), is_shadow=mode == "shadow",
+        instance=platform.node(), is_shadow=mode == "shadow", waiting=waiting,
     )  # fmt: skip
     admission.journals.listen(recorder.apply)
     async with beside(recorder.run()):

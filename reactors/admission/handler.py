@@ -44,6 +44,7 @@ from reactors.admission.reading import (
     rested,
     stored,
     version_of,
+    waited,
     with_state,
 )
 from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
@@ -52,6 +53,9 @@ from reactors.admission.stating import is_up, to_state, waits
 from reactors.admission.withdrawing import Withdrawals
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
+
+Ahead = Callable[[QuotaRef, str], int]
+"""How many wait in a quota's queue before a workload of this priority class that is made now."""
 
 
 class Handler:
@@ -65,8 +69,10 @@ class Handler:
         rate: Rate | None = None,
         withdrawals: Withdrawals | None = None,
         controllers: Controllers | None = None,
+        ahead: Ahead = lambda where, priority_class: 0,
     ) -> None:
         """``rate`` None: as many asks as come. ``withdrawals`` None: what nobody heard of lapses."""
+        self._ahead = ahead
         self._children = Children(view, clock, controllers or Controllers())
         self._named = partial(answer_named, view, self._children, journals)
         self._buckets = Buckets(rate) if rate else None
@@ -137,7 +143,9 @@ class Handler:
             tree = self._decisions.tree(
                 self._journals.places.get((where.kind, where.quota), UNKNOWN)
             )
-            return waits(tree, request, self._clock.now_us())
+            place = 0 if waited(before) else 1 + self._ahead(where, ask.priority_class)
+            later = replace(request, demand=ask.wanted)
+            return waits(tree, later, self._clock.now_us(), where.refusal, place)
         is_resumed = kind.queues and not ask.suspended and rested(before)
         basis = Basis(label=label_of(ask.labels), is_resumed=is_resumed)
         brings = partial(self._children.weighs, kind.kind, uid, ask, before)
@@ -145,9 +153,7 @@ class Handler:
         answer = await self._decided(
             where, request, review, basis, brings=brings if is_coming else None
         )
-        if ask.managed_by:
-            return replace(answer, warnings=(*answer.warnings, managed_elsewhere(ask.managed_by)))
-        return answer
+        return managed_elsewhere(answer, ask.managed_by) if ask.managed_by else answer
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
         """What it was last seen to ask for, with other replicas.

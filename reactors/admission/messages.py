@@ -8,6 +8,8 @@ Source: docs/admission.md, Reasons.
 
 from __future__ import annotations
 
+import msgspec
+
 from bus.clock import format_stamp
 from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
 from bus.kube.crds.keys import key_text
@@ -74,9 +76,24 @@ def warning(decision: AdmissionDecided, tree: Tree) -> str:
     return "; ".join(_deficit(deficit, decision, tree) for deficit in decision.deficits)
 
 
-def managed_elsewhere(manager: str) -> str:
-    """The warning about an object that names another controller."""
-    return f"spec.managedBy names {manager!r}: this cluster makes no pods of it, and the quota charges nothing"
+def queued(decision: AdmissionDecided, tree: Tree, place: int) -> str:
+    """The notice of a workload that waits in a queue. ``decision``: the answer to it if it were alone."""
+    if decision.verdict != "refused":
+        waits = "it starts in its turn"
+    elif decision.deficits:
+        lines = "; ".join(_deficit(deficit, decision, tree) for deficit in decision.deficits)
+        waits = f"it waits for room, as {lines}"
+    else:
+        return f"queued by quota {decision.quota!r}: {sentence(decision, tree)}"
+    return f"queued by quota {decision.quota!r}, place {place}: {waits}. See: bursar queue show"
+
+
+def managed_elsewhere(answer: Answer, manager: str) -> Answer:
+    """The answer to an object that names another controller, with a warning about that."""
+    warned = (
+        f"managedBy is {manager!r}: this cluster makes no pods of it, and the quota charges nothing"
+    )
+    return msgspec.structs.replace(answer, warnings=(*answer.warnings, warned))
 
 
 def _limiting(decision: AdmissionDecided | QuotaDeclared) -> str:

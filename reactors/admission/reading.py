@@ -115,6 +115,11 @@ def rested(before: Stored) -> bool:
     return before is not None and bool(before.wanted)
 
 
+def waited(before: Stored) -> bool:
+    """Whether the object waited in a queue before this change."""
+    return isinstance(before, kinds.Ask) and before.held
+
+
 def limits_of(quota: QuotaObserved | None) -> object:
     """What an ElasticQuota says of limits, and where it stands."""
     if quota is None:

@@ -14,7 +14,7 @@ from bus.kube import kinds
 from bus.kube.kinds import Ask
 from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.decide import Request, decide
-from reactors.admission.messages import sentence
+from reactors.admission.messages import queued, sentence
 from reactors.admission.reading import Stored
 from reactors.webhook.review import Answer, Review
 
@@ -34,15 +34,17 @@ def to_state(ask: Ask, review: Review, before: Stored) -> dict[str, tuple[str, .
     return ask.unstated if is_grown else {}
 
 
-def waits(tree: Tree, request: Request, now_us: int) -> Answer:
-    """The answer to what waits in a queue: it asks for nothing until it starts, and that it waits is seen.
+def waits(tree: Tree, request: Request, now_us: int, refusal: str, place: int) -> Answer:
+    """The answer to what waits in a queue: it is charged nothing until it starts. ``request`` is what it asks for then.
 
-    What could not be charged then may not wait.
+    What could not be charged then may not wait. ``place`` 0: the workload waited before, and was told so.
     """
     decision = decide(TreeOverlay(tree), request, now_us)
     if decision.reason == "must-specify":
         return Answer(False, decision.reason, sentence(decision, tree))
-    return Answer(True, "held")
+    if refusal:
+        decision = decide(TreeOverlay(tree), request, now_us, refusal)
+    return Answer(True, "held", warnings=(queued(decision, tree, place),) if place else ())
 
 
 def is_up(scale: kinds.Scale, review: Review) -> bool:

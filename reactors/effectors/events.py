@@ -1,4 +1,4 @@
-"""Record refusals where people look for them: as ``events.k8s.io/v1`` Events beside the workload that was refused.
+"""Record refusals, and workloads that wait in a queue, as ``events.k8s.io/v1`` Events beside the workload.
 
 ``kubectl get events`` shows them also to who did not make the request: a controller, a CronJob, a colleague. They are for
 reading only. The decision is in the history, so nothing is lost with an Event: what cannot be written now is counted and
@@ -31,6 +31,7 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.events.admissions import AdmissionDecided
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.kube.kinds import GOVERNED
 from projections.quota_trees import Tree
 from reactors.admission.messages import sentence
@@ -39,6 +40,7 @@ from reactors.admission.rate import Buckets, Rate
 Json = dict[str, Any]
 
 CONTROLLER = "bursar.io/admission"
+QUEUED = "queued"
 #: Longest note that the API server takes, bytes.
 LONGEST_NOTE = 1024
 #: Between two writes of one series, and after how long without a refusal it ends.
@@ -48,11 +50,15 @@ ENDS_US = 6 * 60 * SECOND_US
 FRESH_US = 10 * 60 * SECOND_US
 #: Series that are known at once; the oldest gives way.
 MOST_SERIES = 1_000
-#: Writes of all together, and of one namespace.
+#: Writes of all together, and of one namespace: of refusals, and as many of waits.
 ALL = Rate(per_second=5, burst=50)
 EACH = Rate(per_second=1, burst=10)
 #: Between two looks at what is to be written.
 PACE_SECONDS = 0.5
+
+#: Waiting workloads that are known at once; of very many the oldest are forgotten, and told again when they change.
+MOST_WAITING = 10_000
+_READ = {one.wire_type for one in (AdmissionDecided, WorkloadObserved, WorkloadVanished)}
 
 _API_VERSIONS = {kind.kind: f"{kind.group}/{kind.versions[0]}".lstrip("/") for kind in GOVERNED}
 
@@ -71,8 +77,12 @@ class Writes(Protocol):
         ...
 
 
+Waiting = Callable[[str], tuple[AdmissionDecided, str] | None]
+"""The answer to the workload of this uid and the text about it; None where it waits in no queue."""
+
+
 class Series(msgspec.Struct):
-    """One refusal, told ``count`` times so far: first and last at these microseconds."""
+    """One refusal, or one wait, told ``count`` times so far: first and last at these microseconds."""
 
     name: str
     decision: AdmissionDecided
@@ -83,12 +93,19 @@ class Series(msgspec.Struct):
     #: How often the Event says so, and since when; 0 = it was not written yet.
     written: int = 0
     written_us: int = 0
+    is_wait: bool = False
 
 
 def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
     """The Event of a series. ``instance`` is who reports it, at most 128 characters."""
     decision = series.decision
-    note = f"Bursar would refuse this: {series.note}" if is_shadow else series.note
+    is_normal = is_shadow or series.is_wait
+    note = (
+        series.note
+        if series.is_wait or not is_shadow
+        else f"Bursar would refuse this: {series.note}"
+    )
+    reason = QUEUED if series.is_wait else decision.reason
     body: Json = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -97,7 +114,7 @@ def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
         "reportingController": CONTROLLER,
         "reportingInstance": instance[:128] or "bursar",
         "action": "Admit",
-        "reason": "".join(word.capitalize() for word in decision.reason.split("-"))[:128],
+        "reason": "".join(word.capitalize() for word in reason.split("-"))[:128],
         "regarding": {
             "apiVersion": _API_VERSIONS.get(decision.kind, ""),
             "kind": decision.kind,
@@ -106,7 +123,7 @@ def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
             "uid": decision.uid,
         },
         "note": note.encode()[:LONGEST_NOTE].decode(errors="ignore"),
-        "type": "Normal" if is_shadow else "Warning",
+        "type": "Normal" if is_normal else "Warning",
     }
     return body if series.count < 2 else {**body, **repeated(series)}
 
@@ -134,7 +151,9 @@ class Recorder:
         *,
         instance: str,
         is_shadow: bool = False,
+        waiting: Waiting = lambda uid: None,
     ) -> None:
+        """``waiting`` must have taken each event before."""
         #: What became of refusals: ``written``, ``denied``, ``refused``, ``gone`` (with their namespace), ``crowded`` (out).
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
@@ -142,24 +161,48 @@ class Recorder:
         self._tree = tree
         self._instance = instance
         self._is_shadow = is_shadow
+        self._waiting = waiting
+        #: What was seen to wait, the newest last.
+        self._seen: dict[str, None] = {}
         self._series: dict[tuple[str, ...], Series] = {}
         self._due = asyncio.Event()
         self._all, self._each = Buckets(ALL), Buckets(EACH)
 
     def apply(self, event: Event) -> None:
         """See one event of the history; writes nothing."""
-        if event.type != AdmissionDecided.wire_type or event.defect:
+        if event.defect or event.type not in _READ:
+            return
+        is_old = event.time_us < self._clock.now_us() - FRESH_US
+        if event.type != AdmissionDecided.wire_type:
+            if (found := self._begun(event)) is not None and not is_old:
+                self._add(event, *found, is_wait=True)
             return
         decision = AdmissionDecided.read(event)
-        is_old = event.time_us < self._clock.now_us() - FRESH_US
-        if decision.verdict != "refused" or not decision.namespace or is_old:
-            return
-        key = (decision.namespace, decision.kind, decision.name, decision.quota, decision.reason)
+        if decision.verdict == "refused" and decision.namespace and not is_old:
+            self._add(event, decision, sentence(decision, self._tree(event.key)))
+
+    def _begun(self, event: Event) -> tuple[AdmissionDecided, str] | None:
+        """What is to be told of a workload that began to wait with this event; None for any other event."""
+        # In texts quotes are escaped, so this stands only where the field has it.
+        if b'"held":true' not in event.body or event.type != WorkloadObserved.wire_type:
+            self._seen.pop(event.key, None)
+            return None
+        if event.key in self._seen or (found := self._waiting(event.key)) is None:
+            return None
+        self._seen[event.key] = None
+        if len(self._seen) > MOST_WAITING:
+            del self._seen[next(iter(self._seen))]
+        return found
+
+    def _add(
+        self, event: Event, decision: AdmissionDecided, note: str, *, is_wait: bool = False
+    ) -> None:
+        reason = QUEUED if is_wait else decision.reason
+        key = (decision.namespace, decision.kind, decision.name, decision.quota, reason)
         known = self._series.pop(key, None)
         if known is None or event.time_us - known.last_us > ENDS_US:
             name = "bursar." + hashlib.blake2b(event.id.encode(), digest_size=8).hexdigest()
-            note = sentence(decision, self._tree(event.key))
-            known = Series(name, decision, note, event.time_us, event.time_us)
+            known = Series(name, decision, note, event.time_us, event.time_us, is_wait=is_wait)
         else:
             known.count += 1
             known.last_us = max(known.last_us, event.time_us)
@@ -181,15 +224,18 @@ class Recorder:
 
     async def work(self) -> None:
         """Write what is due now; the rest waits."""
+        spent: set[bool] = set()
         for key, series in list(self._series.items()):
             now_us = self._clock.now_us()
             if now_us - series.last_us > ENDS_US and series.written == series.count:
                 self._series.pop(key, None)
             elif series.written < series.count and now_us >= series.written_us + APART_US:
-                if not self._each.takes(key[0], now_us):
+                is_wait = series.is_wait
+                if is_wait in spent or not self._each.takes((key[0], is_wait), now_us):
                     continue
-                if not self._all.takes("", now_us):
-                    return
+                if not self._all.takes(is_wait, now_us):
+                    spent.add(is_wait)
+                    continue
                 await self._report(key, series, now_us)
 
     async def _report(self, key: tuple[str, ...], series: Series, now_us: int) -> None:

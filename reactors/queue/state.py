@@ -30,6 +30,7 @@ from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.objects import Object
 from reactors.admission.owners import COVERING
 from reactors.admission.state import ASKING_FACTS, AdmissionState
+from reactors.queue.places import Places, Turn
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 
 #: So long a release counts as starting if no pod of it is seen: its controller may be stuck.
@@ -59,12 +60,11 @@ class SavedQueues(msgspec.Struct):
 class QueueState(Part):
     """Follows one cluster; the view must have taken each event before it.
 
-    Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
-    what is gone.
+    Only events change it, so it is a function of the history; and it holds nothing of what is gone.
     """
 
     Saved = SavedQueues
-    derived = frozenset({"_view", "waits"})
+    derived = frozenset({"_view", "waits", "_places"})
 
     #: The facts that say who waits, for what and in which order.
     orders: ClassVar[tuple[type[Fact], ...]] = (
@@ -95,6 +95,7 @@ class QueueState(Part):
         self.returned = 0
         #: Grows with everything that may change who comes next.
         self.changes = 0
+        self._places = Places(self._held, self._turn)
 
     @property
     def counted(self) -> dict[str, Counted]:
@@ -106,6 +107,7 @@ class QueueState(Part):
         super().restore(saved)
         counted = saved.counted.items()
         self.waits = {quota: Histogram(WAIT_BOUNDS_US, one) for quota, one in counted}
+        self._places.forget()
 
     @property
     def cluster(self) -> str:
@@ -139,6 +141,7 @@ class QueueState(Part):
             self.returned += sum(one.reason == "returned" for one in releases)
         elif event.type in (PriorityClassObserved.wire_type, PriorityClassVanished.wire_type):
             self.changes += 1
+            self._places.forget()
         elif event.type == QueueOrdered.wire_type:
             self._ordered(QueueOrdered.read(event))
 
@@ -149,6 +152,13 @@ class QueueState(Part):
             self.changes += 1
         else:
             self._held.discard(uid)
+        self._places.count(uid)
+
+    def _turn(self, uid: str) -> Turn | None:
+        found = self._view.objects.get(uid)
+        is_out = uid not in self._held or uid in self._stopped or self.is_released(uid)
+        where = None if is_out or found is None else self._view.place(found.labels, found.namespace)
+        return None if found is None or where is None else (where, self.priority(found))
 
     def _let_go(self, fact: AdmissionDecided, released_us: int) -> None:
         found = self._view.objects.get(fact.uid)
@@ -158,6 +168,7 @@ class QueueState(Part):
             waits.observe(max(released_us - found.created_us, 0))
         self._released[fact.uid], self._passed[fact.uid] = released_us, fact.passed
         self._returning.discard(fact.uid)
+        self._places.count(fact.uid)
         late_us = released_us - START_US
         self._starting = {
             uid: since_us for uid, since_us in self._starting.items() if since_us > late_us
@@ -177,6 +188,7 @@ class QueueState(Part):
             self._stopped.add(fact.uid)
         else:
             self._stopped.discard(fact.uid)
+        self._places.count(fact.uid)
         self.changes += 1
 
     def _lost(self, uids: Iterable[str]) -> None:
@@ -187,11 +199,15 @@ class QueueState(Part):
                 self._released.pop(uid, None)
                 self._passed.pop(uid, None)
                 self._starting.pop(uid, None)
-                self._stopped.discard(uid)
-                self._returning.discard(uid)
-                self._held.discard(uid)
+                for known in (self._stopped, self._returning, self._held):
+                    known.discard(uid)
+                self._places.count(uid)
 
     # questions
+
+    def ahead(self, where: QuotaRef, priority_class: str) -> int:
+        """How many wait before a workload of this class that is made now."""
+        return self._places.ahead(where, self.value(priority_class))
 
     def held(self) -> Iterator[tuple[Object, QuotaRef | None]]:
         """Every workload that is held, and its quota."""

@@ -10,20 +10,7 @@ from reactors.queue.hold import held
 from reactors.webhook.registration import RegistrationSettings, mutating_configuration
 from reactors.webhook.review import Answer, render
 from tests.reactors.queue.jobs import patched
-
-TEMPLATE = {"spec": {"containers": [{"resources": {"limits": {"cpu": "2"}}}]}}
-SPECS = {
-    "Job": {"template": TEMPLATE},
-    "TFJob": {"tfReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
-    "PyTorchJob": {"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}, "runPolicy": {}},
-    "XGBoostJob": {"xgbReplicaSpecs": {"Master": {"template": TEMPLATE}}},
-    "PaddleJob": {"paddleReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
-    "JAXJob": {"jaxReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
-    "RayJob": {"rayClusterSpec": {"headGroupSpec": {"template": TEMPLATE}}},
-    "TrainJob": {"runtimeRef": {"name": "torch"}},
-    "JobSet": {"replicatedJobs": [{"template": {"spec": {"template": TEMPLATE}}}]},
-}
-WAITING = [kind for kind in GOVERNED if kind.queues]
+from tests.reactors.queue.waiting import SPECS, WAITING
 
 
 @pytest.mark.parametrize("kind", WAITING, ids=lambda kind: kind.kind)
