@@ -22,6 +22,7 @@ from projections.devices.shared_cards import (
     KOORDINATOR_MEMORY,
     REGULAR,
     RESERVING,
+    VOLCANO,
     Part,
     shared,
     times,
@@ -33,7 +34,7 @@ from projections.devices.sizes import WHOLE
 class CardFacts(msgspec.Struct, frozen=True, array_like=True):
     """What one observation of a pod says of cards beside an amount: texts, and how many it requests of which resource.
 
-    ``slots``: its containers in the order of HAMi's annotation (:func:`projections.devices.shared_cards.shared`).
+    ``slots``: its containers in the order of the annotations of HAMi and Volcano (:func:`projections.devices.shared_cards.shared`).
     """
 
     texts: dict[str, str] = {}
@@ -64,7 +65,8 @@ def facts_of(fact: PodState, amounts: Amounts) -> str:
     ):
         return ""
     resources = _decode(raw)
-    slots = _slots(resources) if HAMI in fact.card_texts else ""
+    has_slots = HAMI in fact.card_texts or VOLCANO in fact.card_texts
+    slots = _slots(resources) if has_slots else ""
     return _encode(CardFacts(fact.card_texts, _requests(resources), slots)).decode()
 
 

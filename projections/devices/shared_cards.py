@@ -82,7 +82,7 @@ def shared(
 ) -> Parts:
     """What a pod with these ``requests`` (resource → count) and ``texts`` holds on a node with the texts ``node``.
 
-    ``slots``: its containers in HAMi's order, :data:`INIT` for a plain init container; "" for a pod without these.
+    ``slots``: its containers in the annotation's order, :data:`INIT` for a plain init container; "" for a pod without these.
     """
     if is_reserving:
         return Parts(replaced=frozenset(("nvidia.com/gpu",)))
@@ -90,9 +90,7 @@ def shared(
         (HAMI, HAMI_NODE, "nvidia.com/gpu"), (VOLCANO, VOLCANO_NODE, "volcano.sh/vgpu-"),
     ):  # fmt: skip
         if name in texts:
-            return _annotated(
-                texts[name], node, node.get(register, ""), prefix, slots if name == HAMI else ""
-            )
+            return _annotated(texts[name], node, node.get(register, ""), prefix, slots)
     for count, prefix in (("nvidia.com/gpu", "nvidia.com/gpu"), ("volcano.sh/vgpu-number", "volcano.sh/vgpu-")):  # fmt: skip
         asked = {n: min(requests.get(n, 0), MOST_MIB) for n in virtual(prefix)}
         if requests.get(count) and (prefix != "nvidia.com/gpu" or any(n in requests for n in asked)):  # fmt: skip

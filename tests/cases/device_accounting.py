@@ -27,6 +27,7 @@ from projections.devices.demand import is_card
 from projections.devices.entries import of_segment
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
+from projections.node_supply import excesses, is_oversubscribed
 from tests.cases.pod_accounting import POLICY
 from tests.projections.ledger import memory_store
 from tests.simulation.loop import simulate
@@ -103,9 +104,12 @@ def told(events, as_of, batch=1000):
         await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
 
     simulate(play())
-    found = accounts(store.select, as_of_s=floor_seconds(parse_stamp(as_of)))
+    as_of_s = floor_seconds(parse_stamp(as_of))
+    found = accounts(store.select, as_of_s=as_of_s)
+    places = {(one.cluster, held.node) for one in found for held in one.holdings}
+    excess = excesses(store.select, places, 0, as_of_s)
     return {
-        "pods": {account.uid: _pod(account) for account in found},
+        "pods": {account.uid: _pod(account, excess) for account in found},
         "reserved": _reserved(store, floor_seconds(parse_stamp(as_of))),
         "supply": _supply(store),
     }
@@ -185,11 +189,16 @@ def _cards(amounts):
     )
 
 
-def _pod(account):
+def _pod(account, excess):
+    flags = {*account.flags}
+    for held in account.holdings:
+        where = (account.cluster, held.node, held.start_s, held.end_s)
+        if held.gpu_milli and is_oversubscribed(excess, *where):
+            flags.add("oversubscribed")
     return {
         "unknown_s": account.unknown_s,
         "open": account.is_open,
-        "flags": list(account.flags),
+        "flags": sorted(flags),
         "segments": [_segment(holding) for holding in account.holdings],
     }
 

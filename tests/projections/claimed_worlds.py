@@ -13,12 +13,22 @@ def part(name, memory):
     return Device(name, capacity={"memory": memory}, consumes={"set": {"memory": memory}})
 
 
+def fixed(name, profile):
+    """A partition of a card of 40 GB that was made before any claim: it takes no counters."""
+    attributes = {"profile": profile, "parentUUID": "uuid", "productName": "A100-SXM4-40GB"}
+    return Device(name, attributes=attributes, capacity={"memory": "5Gi"})
+
+
 DEVICES = (
     card("gpu-0", "H100"), card("gpu-1", "A100"), part("part-0", "20Gi"), part("part-1", "50Gi"),
+    fixed("fixed-0", "1g.5gb"), fixed("fixed-1", "3g.20gb"),
 )  # fmt: skip
 SLICE = slice_observed(*DEVICES, counters={"set": {"memory": "80Gi"}})
 #: Device to its card, and what it is of it.
-SIZES = {"gpu-0": ("gpu-0", 1000), "gpu-1": ("gpu-1", 1000), "part-0": ("set", 250), "part-1": ("set", 625)}  # fmt: skip
+SIZES = {
+    "gpu-0": ("gpu-0", 1000), "gpu-1": ("gpu-1", 1000), "part-0": ("set", 250), "part-1": ("set", 625),
+    "fixed-0": ("uuid", 125), "fixed-1": ("uuid", 500),
+}  # fmt: skip
 #: A complete list without pods: the end of those of which none was seen.
 LISTED = 400
 

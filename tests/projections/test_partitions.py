@@ -240,8 +240,9 @@ def test_ascend_cards_are_whole_and_their_templates_counts(name, is_whole):
     assert is_card(f"huawei.com/Ascend{name}") is is_whole
 
 
-REGISTER = {"hami.io/node-nvidia-register": "GPU-a,10,40960,100,A100,0,true:GPU-b,10,40960,100,A100,0,true:"}  # fmt: skip
-ALLOCATED = "hami.io/vgpu-devices-allocated"
+REGISTER = "GPU-a,10,40960,100,A100,0,true:GPU-b,10,40960,100,A100,0,true:"
+HAMI = ("hami.io/vgpu-devices-allocated", "hami.io/node-nvidia-register", "nvidia.com/gpu")
+VOLCANO = ("volcano.sh/vgpu-ids-new", "volcano.sh/node-vgpu-register", "volcano.sh/vgpu-number")
 
 
 def slot(*devices):
@@ -264,17 +265,19 @@ def slot(*devices):
     ],
     ids=range(9),
 )  # fmt: skip
-def test_of_hamis_slots_init_containers_run_before_the_others(inits, slots, milli):
-    gpu = {"nvidia.com/gpu": "1"}
+@pytest.mark.parametrize("system", [HAMI, VOLCANO], ids=["hami", "volcano"])
+def test_of_an_annotations_slots_init_containers_run_before_the_others(inits, slots, milli, system):
+    annotation, register, resource = system
+    gpu = {resource: "1"}
     asked = PodResources(
         (ContainerResources(gpu),),
         tuple(ContainerResources(gpu, restartable=kind == "sidecar") for kind in inits),
     )
     fields = {
-        "resources": encoded_resources(asked), "card_texts": {ALLOCATED: "".join(slots)}, "created": 0,
+        "resources": encoded_resources(asked), "card_texts": {annotation: "".join(slots)}, "created": 0,
     }  # fmt: skip
     events = [
-        given.node_observed(card_texts=REGISTER),
+        given.node_observed(card_texts={register: REGISTER}),
         given.pod_observed("p", **fields),
         given.pod_vanished("p", at=90, deletion=60, **fields),
     ]

@@ -106,7 +106,7 @@ def test_cards_of_a_slice_that_is_gone_or_of_an_old_generation_are_no_supply():
     ]
 
     assert [(card.rpartition("/")[2], start - given.START_S, end and end - given.START_S) for card, start, end in shown[0]] == [
-        ("gpu-0", 0, 50), ("gpu-1", 0, 50), ("gpu-7", 90, None), ("gpu-9", 50, 90), ("set", 0, 50),
+        ("gpu-0", 0, 50), ("gpu-1", 0, 50), ("gpu-7", 90, None), ("gpu-9", 50, 90), ("set", 0, 50), ("uuid", 0, 50),
     ]  # fmt: skip
     assert shown[0] == shown[1]
 
