@@ -11,7 +11,6 @@ from bus.events.admissions import Evidence, TreeMetered
 from projections.cluster import ClusterState
 from projections.cluster.devices import DeviceSlice, bytes_of
 from projections.devices.demand import DEVICES, GPU_DRIVERS, MEMORY, card_of
-from projections.devices.partitions import parent_card
 from projections.quota_trees import TreeOverlay
 
 #: By resource under which cards count, and node ("" = of none): cards, each by its pool and name.
@@ -50,21 +49,17 @@ def _devices(state: ClusterState) -> tuple[dict[str, int], Cards]:
     for (driver, pool), slices in sorted(pools.items()):
         newest = max(one.generation for one in slices)
         slices = [one for one in slices if one.generation == newest]
-        offered = [
-            (device.node or one.node, device, parent_card(device, one.devices())[0])
-            for one in slices
-            for device in one.devices()
-        ]
+        offered = [(device.node or one.node, device) for one in slices for device in one.devices()]
         counters = {name: found for one in slices for name, found in one.counters().items()}
         sets: dict[str, list[int]] = {}
-        for node, device, card in offered:
+        for node, device in offered:
             memory = bytes_of(device.capacity.get("memory", ""))
             for name in device.consumes or (f"/{device.name}",):
                 taken = bytes_of(device.consumes.get(name, {}).get("memory", "")) or memory
                 sets.setdefault(name, []).append(taken)
                 if driver in GPU_DRIVERS:
                     on_node = cards.setdefault(card_of(driver), {}).setdefault(node, set())
-                    on_node.add((pool, name if device.consumes else f"/{card}"))
+                    on_node.add((pool, name))
         for name, parts in sets.items():
             # A set of counters is divided among its devices, each of which is one way to take of it.
             most = bytes_of(counters.get(name, {}).get("memory", "")) or max(parts)

@@ -190,10 +190,14 @@ def test_fixed_partitions_by_claim_are_parts_of_the_card_that_they_name():
     assert {card for card, _, _ in rows} == {"gpu.nvidia.com/n/GPU-0", "gpu.nvidia.com/n/GPU-1"}
     assert [(kind, milli) for _, kind, milli in rows] == [("reserved", 125)] * 3
     assert there == {"n": 2000}
+
+
+def test_an_elastic_quota_divides_fixed_partitions_by_number_as_it_counts_what_is_asked():
+    events = [slice_observed(fixed("p-0"), fixed("p-1"), fixed("p-2", "GPU-1"))]
     state = ClusterState()
     for event in given.numbered(events):
         state.apply(read(event, VOCABULARY), event)
-    assert capacity(state)["nvidia.com/gpu"] == 2
+    assert capacity(state)["nvidia.com/gpu"] == 3
 
 
 def test_a_fixed_partition_beside_its_card_is_a_part_of_that():
