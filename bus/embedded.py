@@ -2,8 +2,9 @@
 
 For an installation of one node, for tests and for trying Bursar out. It is as durable as the
 cluster profile: `sync_interval: always`, so an acknowledged event survives a power cut
-(docs/reliability.md). It listens on loopback only, on ports the system chose, for two random
-users: `bursar`, who may not edit or delete streams, and `recovery`, who may, for people.
+(docs/reliability.md). It listens on loopback only, on a port the system chose, for three users with
+random passwords: `bursar`, who may not edit or delete streams, `recovery`, who may, for people, and `status`
+of the system account. It has no monitoring port, which would ask for no log-in.
 
 Below `<folder>/bus`: `server.conf` and `address.json` (mode 0600: they hold the passwords),
 `store/`, `server.log`, `lock`. The lock is held by us *and* by the server, so that a server that
@@ -19,7 +20,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import http.client
 import logging
 import os
 import secrets
@@ -31,6 +31,7 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
@@ -46,13 +47,15 @@ _WATCH_SECONDS = 0.2
 _LOOKS = 25
 _LOG_BYTES = 16 * 1024 * 1024
 
+#: Options of a health check that asks for JetStream alone.
+_JETSTREAM = b'{"js-enabled-only":true}'
+
 #: What only `recovery` may ask of JetStream: everything that edits or removes history.
 _DENIED = ("UPDATE", "DELETE", "PURGE", "RESTORE", "MSG.DELETE")
 
 _CONFIGURATION = """\
 server_name: bursar-embedded
 listen: "127.0.0.1:{port}"
-http: "127.0.0.1:{monitor_port}"
 ports_file_dir: {folder}
 log_file: {log}
 logfile_size_limit: {log_bytes}
@@ -63,6 +66,9 @@ authorization {{ users: [
   {{ user: bursar, password: {password}, permissions: {{ publish: {{ deny: [{denied}] }} }} }}
   {{ user: recovery, password: {recovery_password} }}
 ] }}
+accounts {{ $SYS {{ users: [
+  {{ user: status, password: {status_password}, permissions: {{ publish: [{asked}], subscribe: ["_INBOX_bursar.>"] }} }}
+] }} }}
 """
 
 
@@ -70,10 +76,15 @@ class Address(msgspec.Struct, frozen=True):
     """Where an embedded server listens and how to log in. Holds passwords: never log it."""
 
     url: str
-    monitor_url: str
     password: str
     recovery_password: str
     pid: int
+    status_password: str = ""
+
+    @property
+    def monitor_url(self) -> str:
+        """Where its state is asked for, with the log-in."""
+        return self.url.replace("//", f"//status:{self.status_password}@")
 
     @property
     def credentials(self) -> tuple[str, str]:
@@ -81,7 +92,7 @@ class Address(msgspec.Struct, frozen=True):
         return "bursar", self.password
 
     def __repr__(self) -> str:
-        return f"Address(url={self.url!r}, monitor_url={self.monitor_url!r}, pid={self.pid})"
+        return f"Address(url={self.url!r}, pid={self.pid})"
 
 
 class EmbeddedServer:
@@ -103,7 +114,8 @@ class EmbeddedServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._lock = -1
-        self._address = Address("", "", secrets.token_urlsafe(24), secrets.token_urlsafe(24), 0)
+        passwords = (secrets.token_urlsafe(24) for _ in range(3))
+        self._address = Address("", next(passwords), next(passwords), 0, next(passwords))
 
     @property
     def address(self) -> Address:
@@ -117,7 +129,7 @@ class EmbeddedServer:
 
     @property
     def monitor_url(self) -> str:
-        """`http://127.0.0.1:<port>`, where `/varz` proves the sync interval."""
+        """Its URL with a user of the system account, whose VARZ proves the sync interval. Holds a password: never log it."""
         return self._address.monitor_url
 
     @property
@@ -174,8 +186,7 @@ class EmbeddedServer:
         await self.stop()
 
     async def _run(self, seconds: float) -> None:
-        port, monitor_port = _port(self._address.url), _port(self._address.monitor_url)
-        self._write_configuration(port, monitor_port)
+        self._write_configuration(_port(self._address.url))
         for stale in self.folder.glob("*.ports"):
             stale.unlink()
         with os.fdopen(descriptor(self.folder / "stderr.log", appends=True), "ab") as errors:
@@ -205,24 +216,19 @@ class EmbeddedServer:
         while True:
             if process.poll() is not None:
                 raise BusUnavailableError("the embedded bus did not start", log=self._tail())
-            addresses = _read_ports(ports)
-            if addresses is not None and await asyncio.to_thread(
-                _healthy, addresses["monitoring"][0]
-            ):
-                break
+            if url := _read_ports(ports):
+                found = msgspec.structs.replace(self._address, url=url, pid=process.pid)
+                if (await _health(found.monitor_url, _JETSTREAM)).get("status") == "ok":
+                    break
             await asyncio.sleep(0.02)
-        self._address = msgspec.structs.replace(
-            self._address,
-            url=addresses["nats"][0],
-            monitor_url=addresses["monitoring"][0],
-            pid=process.pid,
-        )
+        self._address = found
         replace(self.folder / "address.json", msgspec.json.encode(self._address))
 
-    def _write_configuration(self, port: int, monitor_port: int) -> None:
+    def _write_configuration(self, port: int) -> None:
+        from bus.jetstream.system_account import ALLOWED
+
         text = _CONFIGURATION.format(
             port=port,
-            monitor_port=monitor_port,
             folder=_quoted(self.folder),
             log=_quoted(self.folder / "server.log"),
             log_bytes=_LOG_BYTES,
@@ -230,6 +236,8 @@ class EmbeddedServer:
             sync=self._sync,
             password=_quoted(self._address.password),
             recovery_password=_quoted(self._address.recovery_password),
+            status_password=_quoted(self._address.status_password),
+            asked=", ".join(f'"{subject}"' for subject in ALLOWED),
             denied=", ".join(f'"$JS.API.STREAM.{verb}.>"' for verb in _DENIED),
         )
         replace(self.folder / "server.conf", text.encode())
@@ -244,7 +252,7 @@ class EmbeddedServer:
             await asyncio.sleep(pause)
             if self._process is not None and self._process.poll() is None:
                 pause, looks = _WATCH_SECONDS, looks + 1
-                if looks % _LOOKS or not await asyncio.to_thread(_refuses, self.monitor_url):
+                if looks % _LOOKS or not await _refuses(self.monitor_url):
                     continue
                 await self._end()
             status = self._process.returncode if self._process else None
@@ -356,34 +364,26 @@ def _die_with_parent(parent: int) -> Callable[[], None] | None:
     return run
 
 
-def _healthy(monitor_url: str) -> bool:
-    return _health(monitor_url, "?js-enabled-only=true")[0] == 200
+async def _health(monitor_url: str, options: bytes = b"") -> dict[str, Any]:
+    """What the server says of its health; empty where it does not answer."""
+    # Who only looks whether a server runs does not pay for the import.
+    from bus.jetstream.system_account import server_state
+
+    return await server_state(monitor_url, "HEALTHZ", options) or {}
 
 
-def _health(monitor_url: str, of: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", _port(monitor_url), timeout=1.0)
-    try:
-        connection.request("GET", f"/healthz{of}")
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, http.client.HTTPException):
-        return 0, b""
-    finally:
-        connection.close()
-
-
-def _refuses(monitor_url: str) -> bool:
+async def _refuses(monitor_url: str) -> bool:
     """Whether a write failed, so that it takes no other."""
-    return b"write error" in _health(monitor_url, "")[1]
+    return "write error" in str((await _health(monitor_url)).get("error", ""))
 
 
-def _read_ports(path: Path) -> dict[str, list[str]] | None:
-    """What the server wrote about its ports; None while the file is not there or half written."""
+def _read_ports(path: Path) -> str:
+    """The server's URL by what it wrote about its ports; "" while the file is not there or half written."""
     try:
         addresses: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return addresses if addresses.get("nats") and addresses.get("monitoring") else None
+        return ""
+    return (addresses.get("nats") or [""])[0]
 
 
 def _port(url: str) -> int:

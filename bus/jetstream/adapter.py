@@ -224,11 +224,11 @@ class JetStream:
     async def guard(self, *monitor_urls: str) -> list[GuardLine]:
         """What is and what is not safe about this bus, one line per property.
 
-        `monitor_urls` are the HTTP monitoring addresses of all its servers; without them the
-        property `sync_interval` stays UNKNOWN, as no client can ask for it.
+        `monitor_urls` are addresses of all its servers, see :func:`bus.jetstream.guard.varz_of`; without them
+        the property `sync_interval` stays UNKNOWN, as no other client can ask for it.
         """
         info: dict[str, Any] = msgspec.json.decode(await self._info())
-        varz = [await varz_of(url) for url in monitor_urls]
+        varz = [await varz_of(url, self._connection.tls) for url in monitor_urls]
         return guard_lines(self.stream, info, self._connection.server_info, varz)
 
     async def original(self) -> int:

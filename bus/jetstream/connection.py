@@ -87,6 +87,7 @@ class Connection:
         self._refused = False
         self._is_greeting = False
         self._api_seconds = api_seconds
+        self.tls = tls
         self._client = RawClient(tls)
         self._up = asyncio.Event()
 

@@ -1,8 +1,8 @@
 """The start-up guard: what a bus must be to lose no acknowledged event, and what this one is.
 
 Pure comparison of what the server says (stream info, greeting, `/varz`) with what Bursar needs.
-Two switches have to agree for durability: the server's `sync_interval: always`, which only the
-monitoring port tells, and the stream's `persist_mode`, which silently overrides it
+Two switches have to agree for durability: the server's `sync_interval: always`, which only its
+system account or its monitoring port tells, and the stream's `persist_mode`, which silently overrides it
 (docs/reliability.md).
 
 Source: docs/architecture.md; docs/reliability.md.
@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bus.errors import UnsafeBusError
+from bus.jetstream.system_account import SCHEMES, server_state
+from bus.jetstream.tls import Tls
 from bus.streams import Stream
 
 #: The oldest nats-server whose atomic batches, header checks and disk formats were measured.
@@ -63,7 +65,7 @@ def guard_lines(
     """The lines of a stream, in a fixed order.
 
     `info` is JetStream's stream info, `server` the greeting of the server connected to, `varz`
-    what each monitoring port answered (None for one that did not).
+    what each server answered (None for one that did not).
     """
     config: Mapping[str, Any] = info.get("config", {})
     fixed = {name: (config.get(name, default), want, bad) for name, default, want, bad in _FIXED}
@@ -200,8 +202,13 @@ def _message_size(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
     return _line("max_msg_size", state, "none" if found < 0 else found, wanted)
 
 
-async def varz_of(monitor_url: str) -> dict[str, Any] | None:
-    """`/varz` of one server, past any proxy of the environment; None when it cannot be had."""
+async def varz_of(monitor_url: str, tls: Tls | None) -> dict[str, Any] | None:
+    """`/varz` of one server, past any proxy of the environment; None when it cannot be had.
+
+    `monitor_url` is that of its monitoring port, or `nats://` with a user of its system account.
+    """
+    if urlsplit(monitor_url).scheme in SCHEMES:
+        return await server_state(monitor_url, "VARZ", tls=tls)
     return await asyncio.to_thread(_varz, monitor_url)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bus.jetstream.system_account import ALLOWED
 from bus.streams import history
 
 _STREAM = history().name
@@ -70,7 +71,6 @@ def configuration() -> str:
 # nats-server -c FILE, with the passwords in its environment: BURSAR_WATCH_PASSWORD and so on.
 # Three nodes: a `cluster` block too, with TLS, `verify: true` and a log-in of its own: whoever joins may do everything.
 listen: "0.0.0.0:4222"
-http: "0.0.0.0:8222"
 max_payload: 1048576
 jetstream {{ store_dir: "/data", sync_interval: always }}
 tls {{
@@ -83,6 +83,13 @@ tls {{
 authorization {{ users: [
 {users}
 ] }}
+# Says what else only the monitoring port would, which asks for no log-in.
+accounts {{ $SYS {{ users: [
+  {{ user: status, password: $BURSAR_STATUS_PASSWORD, permissions: {{
+    publish: [{", ".join(f'"{subject}"' for subject in ALLOWED)}]
+    subscribe: ["{_INBOX}"]
+  }} }}
+] }} }}
 """
 
 

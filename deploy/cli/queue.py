@@ -12,13 +12,12 @@ from bus.clock import SECOND_US, format_stamp
 from bus.events.queues import MOST_PRIORITY, QueueOrdered
 from bus.kube.crds.keys import key_text
 from deploy.cli.filters import require
-from deploy.cli.notes.free_text import warn_of_names
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
-from deploy.cli.rendering.output import say
+from deploy.cli.rendering.output import say, warn_of_names
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import duration, moment
 from deploy.errors import SettingsError
@@ -146,7 +145,7 @@ def _order(
     with reading(asked.place) as connection:
         cluster = cluster or only_cluster(connection, asked.place.cluster)
         uid = _waiting(connection, cluster, name)
-    warn_of_names(asked, reason)
+    warn_of_names(reason, asked.settings.labels.user_key)
     fact = QueueOrdered(
         uid=uid,
         action=action,

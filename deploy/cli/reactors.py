@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.notes.free_text import warn_of_names
 from deploy.cli.options import CommandContext, command
-from deploy.cli.rendering.output import say
+from deploy.cli.rendering.output import say, warn_of_names
 
 Author = Annotated[
     str | None,
@@ -46,7 +45,7 @@ def _order(asked: CommandContext, is_paused: bool, reason: str, author: str | No
     from deploy.commands.orders import pause as order
     from deploy.runtime.bootstrap import run
 
-    warn_of_names(asked, reason)
+    warn_of_names(reason, asked.settings.labels.user_key)
     by = asked.settings.labels.author(author or getpass.getuser())
     sequence = run(order(asked.settings, is_paused=is_paused, author=by, reason=reason))
     words = "paused" if is_paused else "running again"

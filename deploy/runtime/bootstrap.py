@@ -71,7 +71,7 @@ async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> A
     """
     async with AsyncExitStack() as stack:
         url, credentials = settings.bus.address
-        monitor_urls, started = settings.bus.monitor_urls, False
+        monitor_urls, started = settings.bus.monitors, False
         if settings.bus.is_embedded:
             address = embedded.running(settings.data)
             if address is None:

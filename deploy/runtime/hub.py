@@ -73,7 +73,7 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
     try:
         bus = await JetStream.connect(url, stream, credentials=credentials, tls=settings.bus.tls)
         try:
-            require_safe(await bus.guard(*settings.bus.monitor_urls))
+            require_safe(await bus.guard(*settings.bus.monitors))
             with held_ledger(own, "hub") as (store, lock):
                 writer = OwnLedgerWriter(own, store, SharedReading(bus), lock)
                 follow(lambda: writer.sequence)

@@ -52,7 +52,8 @@ class BusPlace:
     url: str = field(default=EMBEDDED, repr=False)
     credentials: Path | None = None
     server: Path | None = None
-    monitor_urls: tuple[str, ...] = ()
+    #: May hold passwords.
+    monitors: tuple[str, ...] = field(default=(), repr=False)
     replicas: int = 1
     tls_ca: Path | None = None
     tls_cert: Path | None = None
@@ -115,7 +116,7 @@ def place_of(settings: Settings) -> LedgerPlace:
     """The same of all settings."""
     bus = settings.bus
     at = BusPlace(
-        bus.url.get_secret_value(), bus.credentials, bus.server, bus.monitor_urls, bus.replicas,
+        bus.url.get_secret_value(), bus.credentials, bus.server, bus.monitors, bus.replicas,
         bus.tls_ca, bus.tls_cert, bus.tls_key,
     )  # fmt: skip
     return LedgerPlace(

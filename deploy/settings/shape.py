@@ -142,8 +142,9 @@ class BusSettings(_Part):
     tls_cert: Path | None = None
     #: Its key, where that is in another file.
     tls_key: Path | None = None
-    #: HTTP monitoring addresses of one's own servers: only they prove the sync interval.
-    monitor_urls: tuple[str, ...] = ()
+    #: Addresses of one's own servers that prove the sync interval: ``nats://`` or ``tls://`` with a user of the system account, or
+    #: ``http://`` of a monitoring port.
+    monitor_urls: tuple[SecretStr, ...] = ()
     #: Replicas of the stream; 3 where the servers form a cluster of three.
     replicas: int = Field(1, ge=1, le=5)
     #: Another nats-server than the bundled one, for ``embedded``.
@@ -159,6 +160,11 @@ class BusSettings(_Part):
     def _files(self) -> BusSettings:
         check_bus_tls(self.url.get_secret_value(), self.tls_ca, self.tls_cert, self.tls_key)
         return self
+
+    @property
+    def monitors(self) -> tuple[str, ...]:
+        """``monitor_urls``, which may hold passwords."""
+        return tuple(url.get_secret_value() for url in self.monitor_urls)
 
     @property
     def is_embedded(self) -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -20,6 +21,8 @@ from bus.envelope import Event
 from bus.errors import BusUnavailableError, PermissionDeniedError, PublishUnknownError
 from bus.jetstream import JetStream, require_safe
 from bus.jetstream.connection import ApiError, Connection
+from bus.jetstream.guard import varz_of
+from bus.jetstream.system_account import server_state
 from bus.streams import history
 from tests.cluster.pausing import pause
 from tests.disks import fill, small_disk
@@ -118,7 +121,38 @@ async def test_it_passes_its_own_guard(server):
 
 async def test_it_listens_on_loopback_only(server):
     assert server.url.startswith("nats://127.0.0.1:")
-    assert server.monitor_url.startswith("http://127.0.0.1:")
+
+
+async def test_it_has_no_monitoring_port(server):
+    """It would ask for no log-in, and serve `/debug/vars`."""
+    (ports,) = server.folder.glob("*.ports")
+
+    assert json.loads(ports.read_text()) == {"nats": [server.url]}
+    assert await varz_of(server.url.replace("nats:", "http:"), None) is None
+    assert (await varz_of(server.monitor_url, None))["jetstream"]["config"]["sync_always"]
+
+
+@pytest.mark.parametrize(
+    "question", ["EXPVARZ", "CONNZ", "SUBSZ", "JSZ", "RELOAD", "KICK", "ACCOUNTZ"]
+)
+async def test_the_user_that_asks_for_the_state_asks_for_nothing_else(server, question):
+    assert await server_state(server.monitor_url, question) is None
+
+
+async def test_only_its_own_user_is_told_the_state(server):
+    user, password = server.credentials
+    for login in (f"{user}:{password}", "status:wrong", "status:"):
+        url = server.url.replace("//", f"//{login}@")
+        assert await server_state(url, "VARZ") is None
+
+
+async def test_the_user_that_asks_for_the_state_reads_and_writes_no_history(server):
+    parts = urlsplit(server.monitor_url)
+    connection = await Connection.open(server.url, credentials=(parts.username, parts.password), api_seconds=0.5)  # fmt: skip
+    for subject in ("$JS.API.STREAM.NAMES", "$JS.API.INFO", "bursar.c.pod.observed.x"):
+        with pytest.raises((PermissionDeniedError, BusUnavailableError)):
+            await connection.request(subject, b"")
+    await connection.close()
 
 
 @pytest.mark.parametrize("name", ["server.conf", "address.json"])
@@ -127,7 +161,9 @@ async def test_files_with_passwords_are_private(server, name):
 
 
 async def test_passwords_are_not_shown(server):
-    assert server.address.password not in repr(server.address)
+    address = server.address
+    for password in (address.password, address.recovery_password, address.status_password):
+        assert len(password) > 20 and password not in repr(address)
     assert server.address.password not in server.url
 
 
@@ -259,7 +295,7 @@ def test_a_server_whose_owner_was_killed_counts_as_gone(tmp_path):
     killed.wait()
     folder = tmp_path / "bus"
     folder.mkdir()
-    address = {"url": "u", "monitor_url": "m", "password": "p", "recovery_password": "r"}
+    address = {"url": "u", "password": "p", "recovery_password": "r"}
     (folder / "address.json").write_text(json.dumps({**address, "pid": os.getpid()}))
     (folder / "lock").write_text(f"{os.getpid()}\n")
     with (folder / "lock").open("rb") as lock:
@@ -274,7 +310,7 @@ def test_a_server_of_the_container_before_counts_as_gone(tmp_path):
     """In a container every start has the same few process ids, so those of the one that was killed are alive again."""
     folder = tmp_path / "bus"
     folder.mkdir()
-    address = {"url": "u", "monitor_url": "m", "password": "p", "recovery_password": "r"}
+    address = {"url": "u", "password": "p", "recovery_password": "r"}
     (folder / "address.json").write_text(json.dumps({**address, "pid": os.getpid()}))
     (folder / "lock").write_text(f"{os.getpid()}\n")
 

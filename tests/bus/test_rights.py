@@ -99,3 +99,16 @@ async def test_a_reader_cannot_publish_a_decision(tmp_path):
 async def refused(asked):
     with pytest.raises(PermissionDeniedError):
         await asked
+
+
+@pytest.mark.nats
+async def test_the_printed_configuration_proves_its_durability_without_a_monitoring_port(tmp_path):
+    assert "http:" not in configuration()
+    async with RoleServer(tmp_path) as server:
+        transport = await server.connected("up")
+        lines = {line.property: line.state for line in await transport.guard(server.monitor_url)}
+        wrong = await transport.guard(server.monitor_url.replace("password-of", "wrong"))
+        await transport.close()
+
+    assert lines["sync_interval"] == "OK"
+    assert {line.property: line.state for line in wrong}["sync_interval"] == "UNKNOWN"

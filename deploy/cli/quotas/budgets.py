@@ -15,13 +15,12 @@ from bus.events.budgets import MOST, BudgetCredited
 from bus.kube.crds.keys import CASH, key_amount
 from deploy.cli import times
 from deploy.cli.filters import require
-from deploy.cli.notes.free_text import warn_of_names
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.reading import exhausted, hours_column, hours_text
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
-from deploy.cli.rendering.output import say, write
+from deploy.cli.rendering.output import say, warn_of_names, write
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import moment
 from deploy.runtime.clusters import is_hub
@@ -243,7 +242,7 @@ def credit(
     amount = _amount(key, hours)
     if not reason.strip():
         raise typer.BadParameter("say why", param_hint="--reason")
-    warn_of_names(asked, reason)
+    warn_of_names(reason, asked.settings.labels.user_key)
     since_s = times.second_of(period or "now", times.zone_of(tz), "--period")
     assert since_s is not None
     found = _known(asked, quota, key, cluster)

@@ -15,6 +15,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from deploy.cli.rendering import Format
@@ -105,3 +106,11 @@ def cell(value: Any) -> Any:
     if text.startswith(_FORMULA) or text.lstrip(" \n\u00a0\ufeff").startswith(_FORMULA):
         text = "'" + text
     return inert_cell(text)
+
+
+def warn_of_names(text: str, key: Path | None) -> None:
+    """Warn that a text is recorded as it is, where names of users are under a key."""
+    if text and key is not None:
+        say(
+            "warning: the reason is recorded in clear text, outside labels.user_key: it should name no user"
+        )
