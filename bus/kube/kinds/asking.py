@@ -28,6 +28,8 @@ from bus.kube.kinds.templates import (
 
 #: Most pod sets of one object (docs/wrong-input.md D19).
 MOST_SETS = 64
+#: Most containers of all its templates: summing 30,000 of them held up every other review for a second.
+MOST_CONTAINERS = 1_000
 _QUOTA_LABELS = frozenset(QUOTA_LABELS)
 #: Longest label value that Kubernetes accepts; the templates of custom resources are not checked by it.
 LONGEST_LABEL = 63
@@ -104,7 +106,7 @@ def suspends(kind: Kind, object: Mapping[str, Any]) -> bool:
 
 
 def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
-    found = 0
+    found = containers = 0
     for entry in kind.sets:
         if not _hold(object, entry.when):
             continue
@@ -122,6 +124,9 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
             if written is None:
                 raise DemandError(path=f"{at}.{entry.template}", reason="missing")
             template = template_at(written[1], written[0])
+            containers += template.containers
+            if containers > MOST_CONTAINERS:
+                raise DemandError(path=at, reason=f"more than {MOST_CONTAINERS} containers")
             demand, unstated = _needs(template, written[0], entry.adds, object)
             pods = pods_of(entry, holder, at)
             if entry.left is not None:

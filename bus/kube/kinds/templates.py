@@ -102,6 +102,11 @@ class Template(msgspec.Struct):
         """Its labels, all of them."""
         return (self.metadata.labels if self.metadata else None) or {}
 
+    @property
+    def containers(self) -> int:
+        """How many containers it has, those that only begin included."""
+        return len(_all(self.spec))
+
 
 #: Specs of more bytes are not remembered: whoever writes them must not fill the memory.
 LONGEST_KNOWN = 4_096
@@ -121,6 +126,10 @@ def template_at(value: object, place: str) -> Template:
     if not template.spec.containers:
         raise DemandError(path=_below(place, "spec.containers"), reason="no containers")
     return template
+
+
+def _all(spec: Spec) -> list[Container]:
+    return [*(spec.init_containers or ()), *(spec.containers or ())]
 
 
 #: Demand of one pod, and what :func:`_unstated` says of it.
@@ -152,6 +161,10 @@ def _known(spec: bytes) -> Needs:
 
 
 def _needs(spec: Spec, place: str) -> Needs:
+    for resources in (spec.resources, *(one.resources for one in _all(spec))):
+        written = (resources.requests, resources.limits) if resources else ()
+        if any(one and len(one) > MOST_RESOURCES for one in written):
+            raise DemandError(path=place, reason=f"more than {MOST_RESOURCES} resources")
     return _summed(spec, place), _unstated(spec)
 
 
@@ -192,7 +205,7 @@ def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:
     """
     above = _written(spec.resources.limits) if spec.resources else {}
     found: dict[str, list[str]] = {}
-    for container in (*(spec.init_containers or ()), *(spec.containers or ())):
+    for container in _all(spec):
         limits, requests = _stated(container, "limits"), _stated(container, "requests")
         for resource in (*UNBOUNDED, *sorted(requests.keys() - set(UNBOUNDED))):
             if resource in limits or is_above_zero(above.get(resource)):

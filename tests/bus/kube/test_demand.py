@@ -201,6 +201,18 @@ def test_more_resources_than_a_fact_can_carry_are_refused():
     assert refused(table.POD, {"spec": {"containers": [resources({"x" * 400: "1"})]}})
 
 
+def test_more_containers_than_can_be_summed_beside_other_reviews_are_refused():
+    """30,000 of them took a second, in which nothing else was answered."""
+
+    def spec(count):
+        return {"template": {"spec": {"containers": [{"name": f"c{n}"} for n in range(count)]}}}
+
+    whole = {"spec": {"tfReplicaSpecs": {"Worker": spec(600), "PS": spec(400)}}}
+    assert kinds.asked(table.TFJOB, whole).pods == 2
+    whole["spec"]["tfReplicaSpecs"]["PS"] = spec(401)
+    assert refused(table.TFJOB, whole)[1] == "more than 1000 containers"
+
+
 def test_reading_changes_nothing_of_the_object():
     workload = {"spec": {"tfReplicaSpecs": ROLES}}
     before = copy.deepcopy(workload)
