@@ -125,7 +125,7 @@ class _Exchange:
         self.timer: asyncio.TimerHandle | None = None
         self.is_prolonged = False
         #: A body of several pieces: its bytes so far, its outline once it is large, its reader once it is too large.
-        self.raw = bytearray()
+        self.raw: bytearray | None = None
         self.begun: Outline | None = None
         self.reader: Reader | None = None
         self.review: Review | None = None
@@ -135,7 +135,7 @@ class _Exchange:
     def outline(self) -> Outline | None:
         """What was read of the review so far; None where it has not begun, or is none."""
         found = self.reader.outline() if self.reader is not None else None
-        return found or self.begun or outline_of(bytes(self.raw))
+        return found or self.begun or (outline_of(bytes(self.raw)) if self.raw else None)
 
 
 class Application:
@@ -225,7 +225,7 @@ class Application:
             body: bytes = message.get("body", b"")
             if len(body) <= LARGE_BYTES:
                 return parse(body)
-        raw = exchange.raw
+        raw = exchange.raw = bytearray()
         more = _taken(message, raw) and await _append(receive, raw, LARGE_BYTES)
         if len(raw) <= LARGE_BYTES:
             return parse(bytes(raw))
@@ -239,17 +239,19 @@ class Application:
                 more = await _append(receive, raw, MAX_BYTES)
             if len(raw) > MAX_BYTES:
                 raise UnreadableObjectError(
-                    await self._outlined(exchange, receive, more) or outline,
+                    await self._outlined(exchange, raw, receive, more) or outline,
                     f"the review is larger than {MAX_BYTES} bytes",
                 )
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._readers, parse, bytes(raw))
 
-    async def _outlined(self, exchange: _Exchange, receive: Receive, more: bool) -> Outline | None:
+    async def _outlined(
+        self, exchange: _Exchange, raw: bytearray, receive: Receive, more: bool
+    ) -> Outline | None:
         """The outline of what is too large to be held, whatever its size."""
-        loop, piece = asyncio.get_running_loop(), bytes(exchange.raw)
+        loop, piece = asyncio.get_running_loop(), bytes(raw)
         exchange.reader = reader = Reader()
-        exchange.raw.clear()
+        raw.clear()
         await loop.run_in_executor(self._readers, reader.feed, piece)
         while more:
             held = bytearray()
