@@ -15,7 +15,7 @@ from reactors.queue.hold import Hold
 from reactors.webhook.application import Application
 from reactors.webhook.review import Answer, parse
 from tests.reactors.below import CONTROLLER
-from tests.reactors.cluster import QUOTA, Cluster, demand
+from tests.reactors.cluster import QUOTA, Cluster, demand, job
 from tests.reactors.outages import response
 from tests.reactors.ungoverned import (
     BY_NAME,
@@ -196,6 +196,25 @@ async def test_two_thousand_ungoverned_creates_in_enforce_fail_nowhere(cluster):
         2 * CREATES,
     )
     assert not state.denied and all("warnings" not in one for one in answers)
+
+
+async def test_a_decision_that_no_message_holds_is_refused_alone(cluster):
+    """Long names of resources, and a model of many parts: the bus refused the whole batch, neighbors and all."""
+    names = {"cpu": "1"} | {f"n{n}.{'.'.join(['b' * 60] * 4)}/{'c' * 63}": "1" for n in range(62)}
+    long, typed = job("long", 1), job("typed", 1)
+    container = {"name": "main", "resources": {"limits": names, "requests": names}}
+    long["spec"]["template"]["spec"]["containers"] = [container]
+    cards = {"cpu": "1"} | {f"n{n}.io/gpu": "1" for n in range(62)}
+    container = {"name": "main", "resources": {"limits": cards, "requests": cards}}
+    typed["spec"]["template"]["spec"]["containers"] = [container]
+    typed["metadata"]["labels"][f"{QUOTA}/gpu-type"] = ".".join("a" * 32)
+
+    asked = [cluster.ask("good", 1), cluster.review(long), cluster.review(typed)]
+    found = await asyncio.gather(*asked, cluster.ask("fine", 1))
+
+    assert [one.reason for one in found] == ["fits", *["demand-unreadable"] * 2, "fits"]
+    assert "61440 bytes" in found[1].message and found[1].code == 422
+    assert max(len(event.body) for event in cluster.transport.events) < 64 * 1024
 
 
 async def test_a_question_that_fails_is_answered_alone(cluster, monkeypatch):
