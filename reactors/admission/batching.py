@@ -13,12 +13,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
 from bus.clock import Clock
-from bus.errors import DemandError, WrongExpectationError
+from bus.errors import WrongExpectationError
 from bus.events.admissions import MAX_BATCH, AdmissionDecided, QuotaDeclared
 from projections.quota_trees import TreeOverlay
+from reactors.admission.storable import storable
 from reactors.engine.journals import Journals
 
 Answer = AdmissionDecided | QuotaDeclared
@@ -79,7 +78,7 @@ class DecisionBatcher:
             answers = list[tuple[_Waiting, Answer]]()
             for waiting in batch:
                 try:
-                    answer = _storable(waiting.question(draft, now_us))
+                    answer = storable(waiting.question(draft, now_us))
                 except Exception as error:
                     # A question that fails is answered so; those beside it are decided.
                     waiting.answer.set_exception(error)
@@ -100,14 +99,3 @@ class DecisionBatcher:
                 if not waiting.answer.done():
                     waiting.answer.set_result(answer)
             return
-
-
-def _storable(answer: Answer) -> Answer:
-    """The decision, if a message holds it. Raises DemandError: a workload names any number of long resources and models."""
-    if isinstance(answer, AdmissionDecided):
-        live = answer.basis.live if answer.basis is not None else {}
-        amounts = len(answer.demand) + len(answer.charge) + len(answer.deficits) + len(live)
-        if amounts > FEW and len(msgspec.json.encode(answer)) > LARGEST:
-            reason = f"its resources and models need more than {LARGEST} bytes of a journal"
-            raise DemandError(path="spec", reason=reason)
-    return answer

@@ -18,6 +18,7 @@ from reactors.admission.evidence import evidence, seen_in
 from reactors.admission.raises import Raises
 from reactors.admission.reconcile import settle
 from reactors.admission.state import AdmissionState
+from reactors.admission.storable import is_too_large
 from reactors.admission.unsettled import Unsettled
 from reactors.engine.journals import Journals
 
@@ -63,6 +64,8 @@ class FirstCharges:
         overlay, read = found.overlay, self._journals.sequence
         confirmed = self._unsettled.confirmed(overlay.tree)
         facts = settle(overlay, seen_in(overlay.tree, seen, where), confirmed, read)
+        if any(map(is_too_large, facts)):
+            return False
         for fact in facts:
             overlay.add(fact, found.at_us)
         if facts:

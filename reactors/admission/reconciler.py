@@ -19,7 +19,7 @@ import msgspec
 
 from bus.clock import Clock
 from bus.envelope import Event
-from bus.errors import RetryableError, WrongExpectationError
+from bus.errors import DemandError, RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
@@ -36,6 +36,7 @@ from reactors.admission.first_charges import FirstCharges, append
 from reactors.admission.raises import Raises
 from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle
 from reactors.admission.state import AdmissionState
+from reactors.admission.storable import storable
 from reactors.admission.unsettled import Unsettled
 from reactors.engine.journals import Journals
 
@@ -151,7 +152,7 @@ class Reconciler:
             if uid in self._behind or not self._first.takes(uid):
                 await self._first.store()
                 with _taken(self._view.changed, uid):
-                    await self._object(uid)
+                    await self._kept(uid)
             if not count % STORED_EVERY:
                 await self._first.store()
             if not count % YIELD_EVERY:
@@ -230,6 +231,15 @@ class Reconciler:
             seen = above
         return None
 
+    async def _kept(self, uid: str) -> None:
+        """One object; it alone stays uncharged where no entry holds what it asks for."""
+        try:
+            await self._object(uid)
+        except DemandError as error:
+            found = self._view.objects.get(uid)
+            what = f"{found.kind} {found.namespace}/{found.name}" if found is not None else uid
+            _log.error("%s is not charged until it changes: %s", what, error)
+
     async def _object(self, uid: str) -> None:
         found, read = evidence(self._view, uid), self._journals.sequence
         if found is None:
@@ -291,7 +301,7 @@ class Reconciler:
             return
         now_us = self._clock.now_us()
         for fact in facts:
-            draft.add(fact, now_us)
+            draft.add(storable(fact), now_us)
         await append(self._journals, draft)
 
     def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:

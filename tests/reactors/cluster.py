@@ -106,7 +106,7 @@ class Cluster(History):
         fact = WorkloadObserved(
             uid=uid, kind=kind, namespace=namespace, name=uid,
             resource_version=str(next(self._versions)),
-            demand=demand(cpu), **({"labels": {QUOTA: quota} if quota else {}} | fields),
+            **({"demand": demand(cpu), "labels": {QUOTA: quota} if quota else {}} | fields),
         )  # fmt: skip
         await self.say(fact, uid, settles=settles)
 

@@ -217,6 +217,20 @@ async def test_a_decision_that_no_message_holds_is_refused_alone(cluster):
     assert max(len(event.body) for event in cluster.transport.events) < 64 * 1024
 
 
+async def test_an_object_that_no_message_holds_stays_uncharged_alone(cluster, caplog):
+    """It passed while nothing was refused. Charging it ended `bursar up`, and each start after it."""
+    demand_of = {f"{part}.n{n}.io/gpu": 1 for n in range(62) for part in ("limits", "requests")}
+    labels = {QUOTA: "team", f"{QUOTA}/gpu-type": ".".join("a" * 32)}
+    before = cluster.used()
+    await cluster.see("large", 0, demand=demand_of, labels=labels, settles=False)
+    await cluster.see("last", 1)
+
+    assert cluster.used() == before + 1000
+    assert "Job ns/large is not charged until it changes" in caplog.text
+    await cluster.see("large", 2)
+    assert cluster.used() == before + 3000
+
+
 async def test_a_question_that_fails_is_answered_alone(cluster, monkeypatch):
     """Reviews that wait together are decided together: the fault of one was everybody's refusal."""
     from reactors.admission import handler as module
