@@ -31,6 +31,7 @@ from reactors.admission.outlines import Outlines
 from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
 from reactors.admission.reconciler import Reconciler
+from reactors.admission.released import is_released
 from reactors.admission.state import AdmissionState
 from reactors.admission.unsettled import Rests
 from reactors.admission.withdrawing import Withdrawals
@@ -144,7 +145,7 @@ async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], N
 def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
     """What is answered where nobody decided in time. What was refused so is taken back if it is stored later.
 
-    What no quota governs passes: there was nothing to decide.
+    What no quota governs passes, as there was nothing to decide; so does the start of what was released, which is decided.
     """
     closed = closed_for({CLAIMS, TEMPLATES, *((kind.group, kind.resource) for kind in GOVERNED)})
 
@@ -152,6 +153,8 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
         answer = closed(review, error)
         if not answer.allowed and not is_governed(admission.view, review):
             answer = ALLOWED
+        if not answer.allowed and is_released(admission.journals, admission.view, review):
+            answer = Answer(True, "released")
         if answer.allowed or is_shadow:
             admission.withdrawals.answered(review.uid)
         else:

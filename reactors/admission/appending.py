@@ -13,6 +13,8 @@ from bus.clock import Clock
 from bus.events.admissions import AdmissionDecided, QuotaDeclared
 from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.batching import DecisionBatcher
+from reactors.admission.decide import barred
+from reactors.admission.mapping import QuotaRef
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Review
 
@@ -33,6 +35,17 @@ class Decisions:
     def tree(self, name: str) -> Tree:
         """A tree to read; one that does not exist is not remembered."""
         return self._journals.trees.get(name) or Tree(name)
+
+    def tree_of(self, where: QuotaRef) -> Tree:
+        """The tree of a quota, to read."""
+        return self.tree(self._journals.places.get((where.kind, where.quota), UNKNOWN))
+
+    def is_closed(self, where: QuotaRef, namespace: str) -> bool:
+        """Whether the quota takes no workload of the namespace, whatever it has left."""
+        node = self.tree_of(where).nodes.get(where.quota)
+        if where.refusal or node is None or node.observed is None:
+            return True
+        return bool(barred(node, namespace))
 
     async def decide(
         self, tree: str, question: Question, review: Review

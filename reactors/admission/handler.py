@@ -29,7 +29,7 @@ from reactors.admission.decide import Request, decide_review
 from reactors.admission.governing import is_governed
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
-from reactors.admission.messages import ALLOWED, managed_elsewhere, sentence, warning
+from reactors.admission.messages import ALLOWED, TOO_MANY, managed_elsewhere, sentence, warning
 from reactors.admission.moves import is_moving
 from reactors.admission.objects import Object, counts_of
 from reactors.admission.owners import Controllers, controller_of, wrote_node
@@ -38,6 +38,7 @@ from reactors.admission.rate import Buckets, Rate, asker_of
 from reactors.admission.reading import (
     comes,
     is_going,
+    is_less,
     is_unchanged,
     name_of,
     reshapes,
@@ -128,7 +129,9 @@ class Handler:
         where = self._view.place(ask.labels, review.namespace)
         if where is None:
             return ALLOWED
-        if is_going(kind, metadata, ask, review, before):
+        if is_going(kind, metadata, ask, review, before) or (
+            is_less(ask, review, before) and self._decisions.is_closed(where, review.namespace)
+        ):
             return Answer(True, "fewer")
         former = self._children.orphaned(review, kind.kind, uid) if owner is None else None
         if former is not None and former.where == where:
@@ -140,9 +143,7 @@ class Handler:
             unstated=to_state(ask, review, before),
         )  # fmt: skip
         if ask.held:
-            tree = self._decisions.tree(
-                self._journals.places.get((where.kind, where.quota), UNKNOWN)
-            )
+            tree = self._decisions.tree_of(where)
             place = 0 if waited(before) else 1 + self._ahead(where, ask.priority_class)
             later = replace(request, demand=ask.wanted)
             return waits(tree, later, self._clock.now_us(), where.refusal, place)
@@ -175,6 +176,8 @@ class Handler:
         where = self._view.place(found.labels, review.namespace)
         if where is None:
             return ALLOWED
+        if self._decisions.is_closed(where, review.namespace) and not is_up(scale, review):
+            return Answer(True, "fewer")
         demand = asks.demand
         request = Request(
             where.quota, scale.uid, kind.kind, review.namespace, review.name,
@@ -268,12 +271,10 @@ class Handler:
         user = asker_of(review.user, is_controller=self._children.controllers.wrote(review))
         asker = (user, where.kind, where.quota if tree != UNKNOWN else "")
         if self._buckets is not None and not self._buckets.takes(asker, self._clock.now_us()):
-            message = "you ask for too many workloads of one quota at once: try again in a moment"
-            return Answer(False, "too-many-requests", f"{message} (too-many-requests)", code=429)
+            return TOO_MANY
 
         basis = replace(
-            basis, read=self._journals.sequence, refusal=where.refusal,
-            mapped_only=self._view.requires_namespaces,
+            basis, read=self._journals.sequence, refusal=where.refusal, mapped_only=self._view.requires_namespaces,
         )  # fmt: skip
         undo: Undo | None = None
 

@@ -18,6 +18,12 @@ from reactors.webhook.review import Answer
 
 #: What is answered where no quota is asked for anything.
 ALLOWED = Answer(True, "not-governed")
+TOO_MANY = Answer(
+    False,
+    "too-many-requests",
+    "you ask for too many workloads of one quota at once: try again in a moment (too-many-requests)",
+    code=429,
+)
 
 _WHY = {
     "quota-unknown": "there is no quota {quota!r}: create it, or correct the label on this object or its namespace",

@@ -95,6 +95,18 @@ def is_going(
     return is_less and before.labels == ask.labels
 
 
+def is_less(ask: kinds.Ask, review: Review, before: Stored) -> bool:
+    """Whether an update asks for no more than before, of the same quota and below the same controller: a stop, say."""
+    if review.old_object is None or before is None or isinstance(before, DemandError):
+        return False
+    owners = [
+        controller_of(one.get("metadata") or {}) for one in (review.old_object, review.object or {})
+    ]
+    is_less = all(n <= before.demand.get(key, 0) for key, n in ask.demand.items())
+    is_alike = (before.labels, before.unstated) == (ask.labels, ask.unstated)
+    return is_less and is_alike and owners[0] == owners[1]
+
+
 def is_unchanged(ask: kinds.Ask, review: Review, before: Stored) -> bool:
     """Whether an update leaves alone all that is charged for: demand, labels of quotas, and who controls the object.
 

@@ -1,0 +1,51 @@
+"""Is a review the start of a workload that its quota's queue has released? Pure, and total: it raises for no review.
+
+A release is decided, charged and stored before the workload is started. So the review of the start adds nothing, and passes
+where nobody decides in time: Bursar's own writes never depend on how busy its webhook is.
+
+Source: ``docs/queues.md``.
+"""
+
+from __future__ import annotations
+
+from bus.errors import DemandError
+from bus.kube import kinds
+from projections.quota_trees import TreeOverlay
+from reactors.admission.decide import Request, covers
+from reactors.admission.mapping import types_of
+from reactors.admission.reading import stored, waited
+from reactors.admission.state import AdmissionState
+from reactors.engine.journals import Journals
+from reactors.webhook.review import Review
+
+
+def is_released(journals: Journals, view: AdmissionState, review: Review) -> bool:
+    """Whether the object waited in the queue of its quota, and is charged there with all that it asks for from now on."""
+    kind = kinds.served(review.group, review.version, review.resource)
+    if kind is None or review.subresource or review.operation != "UPDATE" or review.object is None:
+        return False
+    before = stored(kind, review)
+    if not waited(before):
+        return False
+    metadata = review.object.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, dict) else None
+    if not isinstance(uid, str):
+        return False
+    try:
+        ask = view.state.asked(kinds.asked(kind, review.object), review.namespace, uid)
+        if kinds.governing_owner(review.object["metadata"]) is not None:
+            return False
+    except DemandError:
+        return False
+    where = view.place(ask.labels, review.namespace)
+    if where is None or where.refusal or ask.suspended:
+        return False
+    tree = journals.trees.get(journals.places.get((where.kind, where.quota), ""))
+    request = Request(
+        where.quota, uid, kind.kind, review.namespace, review.name, ask.demand, types_of(ask.labels)
+    )
+    return (
+        tree is not None
+        and tree.nodes.get(where.quota) is not None
+        and covers(TreeOverlay(tree), request)
+    )
