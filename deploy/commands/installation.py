@@ -71,8 +71,10 @@ class Part:
     secrets: Mapping[str, str] = field(default_factory=dict)
 
 
+#: Policies of the API server that bound what Bursar's accounts change.
+_BOUNDS = ("rbac/fields.yaml", "rbac/namespaces.yaml")
 _REVIEWS = (
-    "crds/bursar.io.yaml", "rbac/status.yaml", "rbac/registrar.yaml", "rbac/fields.yaml", "service.yaml",
+    "crds/bursar.io.yaml", "rbac/status.yaml", "rbac/registrar.yaml", *_BOUNDS, "service.yaml",
 )  # fmt: skip
 #: Command to what its process is for, where `bursar up` is divided.
 _PROCESSES = {
@@ -103,14 +105,16 @@ MODES = {
     ),
 }
 ACTS = {
-    Act.CULLING: Part(("rbac/culler.yaml", "rbac/fields.yaml"), {"BURSAR_CULLING__MODE": "on"}),
-    Act.EVICTIONS: Part(("rbac/evictor.yaml", "flow.yaml"), {"BURSAR_EVICTIONS__MODE": "on"}),
-    Act.QUEUES: Part(("rbac/queue.yaml", "rbac/fields.yaml")),
+    Act.CULLING: Part(("rbac/culler.yaml", *_BOUNDS), {"BURSAR_CULLING__MODE": "on"}),
+    Act.EVICTIONS: Part(
+        ("rbac/evictor.yaml", *_BOUNDS, "flow.yaml"), {"BURSAR_EVICTIONS__MODE": "on"}
+    ),
+    Act.QUEUES: Part(("rbac/queue.yaml", *_BOUNDS)),
     Act.SCHEDULING: Part(
-        ("rbac/scheduler.yaml", "rbac/fields.yaml", "flow.yaml"),
+        ("rbac/scheduler.yaml", *_BOUNDS, "flow.yaml"),
         {"BURSAR_SCHEDULING__MODE": "on"},
     ),
-    Act.JOBS: Part(("training/jobs.yaml", "rbac/fields.yaml"), {"BURSAR_JOBS__MODE": "on"}),
+    Act.JOBS: Part(("training/jobs.yaml", *_BOUNDS), {"BURSAR_JOBS__MODE": "on"}),
 }
 #: What holds while no webhook answers.
 FLOOR = Part(("floor.yaml",))

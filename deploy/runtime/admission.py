@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.routing import Route
@@ -20,13 +19,13 @@ from starlette.routing import Route
 from bus.clock import Clock, SystemClock, floor_seconds
 from bus.errors import PermanentError
 from bus.events.admissions import AdmissionDecided
-from bus.kube.kinds import GOVERNED
 from bus.metrics import Metric
 from bus.transport import Transport
 from bus.waiting import beside
 from deploy.runtime.files import connections
 from deploy.runtime.ledgers import reader
 from deploy.runtime.proving import Prover
+from deploy.runtime.registering import Registers, Registrar, certificates, settings_of
 from deploy.runtime.tracing import Tracer, traced, tracing
 from deploy.runtime.undecided import noting
 from deploy.settings.admission import AdmissionSettings
@@ -43,16 +42,10 @@ from reactors.queue.hold import Hold
 from reactors.queue.metrics import figures as queue_figures
 from reactors.queue.notices import notice
 from reactors.webhook.application import Application, reviewed
-from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
+from reactors.webhook.certificates import Certificates
 from reactors.webhook.gate import ConnectionLimits
 from reactors.webhook.health import HealthApplication
-from reactors.webhook.registration import (
-    MUTATING_PATH,
-    PATH,
-    RegistrationSettings,
-    configuration,
-    mutating_configuration,
-)
+from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.rotation import Rotation
 from reactors.webhook.server import ServerSettings, WebhookServer
 
@@ -60,11 +53,8 @@ if TYPE_CHECKING:
     from bus.kube.client import KubeCluster
 
 
-class Applies(Writes, Protocol):
+class Applies(Writes, Registers, Protocol):
     """What registration, queues and Events ask of a cluster."""
-
-    async def apply(self, path: str, body: dict[str, Any]) -> Any:
-        """Server-side apply."""
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
         """JSON Patch."""
@@ -118,15 +108,11 @@ async def admitting(
         if admission.releasing is not None and more is not None:
             more.append(partial(queue_figures, admission.releasing.lines))
         if wanted.mode in ("shadow", "enforce"):
-            registration = RegistrationSettings(
-                wanted.namespace, wanted.service, 443, wanted.url, wanted.failure_policy,
-                wanted.exempt_namespaces, wanted.controllers, wanted.controller_groups,
-            )  # fmt: skip
             server, health = servers(wanted)
             tracer = await stack.enter_async_context(tracing(settings, "webhook"))
             await stack.enter_async_context(
                 serving(
-                    admission, certificates(settings, clock), cluster, server, registration,
+                    admission, certificates(settings, clock), cluster, server, settings_of(wanted),
                     is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
                     client_ca=wanted.client_ca, health=health, prover=prover,
                     answers=wanted.serves or not keeps,
@@ -189,17 +175,6 @@ async def _recording(
         yield
 
 
-def certificates(settings: Settings, clock: Clock) -> Certificates:
-    """Those that the settings name, or our own for the address that the API server calls."""
-    wanted = settings.admission
-    if wanted.certificate is not None:
-        return GivenCertificates(
-            wanted.certificate, wanted.key or wanted.certificate, wanted.authority
-        )
-    host = urlsplit(wanted.url).hostname or f"{wanted.service}.{wanted.namespace}.svc"
-    return OwnCertificates(settings.data / "webhook", (host,), clock)
-
-
 def servers(wanted: AdmissionSettings) -> tuple[ServerSettings, ServerSettings]:
     """Where reviews are answered, and where health and figures are."""
     most = connections(wanted.connections)
@@ -256,13 +231,8 @@ async def serving(
         yield from rotation.metrics()
         yield from _figures(admission, clock, more)
 
-    async def trust(bundle: bytes) -> None:
-        if cluster is not None:
-            await cluster.apply(PATH, configuration(registration, GOVERNED, bundle))
-            if not is_shadow:
-                mutating = mutating_configuration(registration, GOVERNED, bundle)
-                await cluster.apply(MUTATING_PATH, mutating)
-
+    registrar = None if cluster is None else Registrar(cluster, registration, is_shadow=is_shadow)
+    trust = None if registrar is None else registrar.register
     rotation = Rotation(certificates, trust, client_ca)
     server = WebhookServer(application, settings, rotation.begin())
     async with AsyncExitStack() as stack:
@@ -280,6 +250,7 @@ async def serving(
         if prover is not None:
             prover.registration = lambda: rotation.problem
             prover.ends = lambda: rotation.ends
+            prover.waits = lambda: registrar is not None and registrar.waits
             await prover.begin()
             await stack.enter_async_context(beside(prover.run()))
         yield server

@@ -70,22 +70,25 @@ class Prover:
         self.proof = Proof(wanted.mode, wanted.address)
         #: What keeps the webhook from being registered, as whoever registers it knows; "" = nothing.
         self.registration: Callable[[], str] = str
+        #: Whether an administrator has to register it first.
+        self.waits: Callable[[], bool] = bool
         #: When each of its certificates ends, by file.
         self.ends: Callable[[], Mapping[str, int]] = dict
 
     async def begin(self, seconds: float = START_SECONDS) -> None:
         """In ``enforce``, return when a review arrived. Raises UnprovenWebhookError where none does.
 
-        An API server that is away proves nothing: then the start goes on, as in other modes, and :meth:`run` asks again.
+        An API server that is away proves nothing, nor does a webhook that an administrator has still to register: then
+        the start goes on, as in other modes, and :meth:`run` asks again.
         """
         if self._wanted.mode != "enforce":
             return
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        while not await self.prove() and loop.time() < ends:
+        while not await self.prove() and not self.waits() and loop.time() < ends:
             await asyncio.sleep(RETRY_SECONDS)
         found = self.proof
-        if found.proven_us or self._is_away:
+        if found.proven_us or self._is_away or self.waits():
             return
         raise UnprovenWebhookError(address=found.address, problem=found.problem, do=self._advice())
 
@@ -95,7 +98,8 @@ class Prover:
         while True:
             is_new = not self.proof.proven_us and soon > 0
             soon -= 1
-            await asyncio.sleep(RETRY_SECONDS if is_new or self._is_away else PERIOD_SECONDS)
+            is_soon = is_new or self._is_away or self.waits()
+            await asyncio.sleep(RETRY_SECONDS if is_soon else PERIOD_SECONDS)
             await self.prove()
 
     async def prove(self) -> bool:

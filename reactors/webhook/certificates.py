@@ -1,8 +1,9 @@
 """ADAPTER: the serving certificates' files: made and renewed by us, or given and watched.
 
-Ours come in generations. A generation is an authority and one serving certificate; the authority's key signs that
-one certificate and is thrown away, so nothing that could sign another one ever lies on a disk. A generation is renewed
-after two thirds of its life, in two steps: the next one's authority is first *trusted* by the API server, beside the
+Ours come in generations. A generation is an authority of ten years and the newest serving certificate that it signed.
+Serving certificates are renewed after two thirds of their life and need no new trust: an administrator registers the
+authority once. It signs for the webhook's names alone (name constraints), so its key is worth no more than the key beside it.
+An authority is replaced a year before its end, in two steps: the next one is first *trusted* by the API server, beside the
 current one (`renew` gives the bundle), and only then *served* (`promote`). The authority before stays trusted until it
 expires, as other processes may serve it a little longer.
 
@@ -35,6 +36,9 @@ from bus.private_files import descriptor, own_folder
 from reactors.webhook.tls import CertificateError
 
 LIFE_SECONDS = 90 * 86_400
+AUTHORITY_SECONDS = 3_650 * 86_400
+#: The last part of an authority's life: its successor waits to be registered. It is backdated as much, as clocks are set back.
+NOTICE_SECONDS = 365 * 86_400
 #: Clocks of API servers may be behind ours.
 BACKDATED_SECONDS = 3_600
 #: Between the first trust and the first use of a generation: API servers pass a changed bundle on within a second.
@@ -69,7 +73,7 @@ class Certificates(Protocol):
 
 
 class OwnCertificates:
-    """Generations in a folder, made for these `names` (DNS names and IP addresses).
+    """Generations in a folder, for these `names` (DNS names and IP addresses).
 
     Processes that share the folder share the generations. Files are readable by their owner alone.
     """
@@ -81,7 +85,7 @@ class OwnCertificates:
 
     @property
     def certificate(self) -> Path:
-        """The current generation: serving certificate, its key, its authority."""
+        """The current generation: serving certificate and its key, authority and its key."""
         return self._folder / "current.pem"
 
     key = certificate
@@ -98,18 +102,24 @@ class OwnCertificates:
         """See :class:`Certificates`. On a new folder the first generation is current at once."""
         now_us = self._clock.now_us()
         with self._alone():
-            current, coming = self._read(self.certificate), self._read(self._next)
-            if current is None or not current.is_valid(now_us, ()):
+            current = self._fresh(self.certificate, now_us)
+            coming = self._fresh(self._next, now_us)
+            if current is None:
                 # Nobody can be served with it, so there is nobody to wait for.
                 current = self._make(self.certificate, now_us)
-            if coming is not None and not coming.is_valid(now_us, self._names):
+            if coming is not None and not coming.names.issuperset(self._names):
                 coming = None
             if coming is None and current.is_due(now_us, self._names):
                 coming = self._make(self._next, now_us)
             previous = self._read(self._previous)
-        known = [one for one in (previous, current, coming) if one and one.is_valid(now_us, ())]
+        known = [one for one in (previous, current, coming) if one and one.is_trusted(now_us)]
         # Oldest first, so that a promotion changes nothing of what is trusted.
         return b"".join(one.authority for one in sorted(known, key=lambda one: one.begins_us))
+
+    def trusted(self) -> bytes:
+        """What `renew` gives, of a folder that has an authority. Raises CertificateError where it has none."""
+        content_digest(self.certificate)
+        return self.renew()
 
     def promote(self) -> None:
         """See :class:`Certificates`. Nothing happens before the next generation is `SETTLE_SECONDS` old."""
@@ -127,10 +137,23 @@ class OwnCertificates:
         return content_digest(self.certificate)
 
     def _make(self, path: Path, now_us: int) -> _Generation:
-        content = _generation(self._names, now_us)
+        return self._write(path, _authority(self._names, now_us), now_us)
+
+    def _write(self, path: Path, authority: bytes, now_us: int) -> _Generation:
+        """A new serving certificate of an authority (certificate and key)."""
+        content = _serving(self._names, authority, now_us) + authority
         _write(path, content)
         _log.info("a new serving certificate for %s", ", ".join(self._names))
         return _decoded(content)
+
+    def _fresh(self, path: Path, now_us: int) -> _Generation | None:
+        """The generation of a file, with a serving certificate that is not due. None where it cannot be served any more."""
+        found = self._read(path)
+        if found is None or not found.is_trusted(now_us):
+            return None
+        if found.signs and found.is_serving_due(now_us) and found.names.issuperset(self._names):
+            return self._write(path, found.authority + found.signs, now_us)
+        return found if found.served_from_us <= now_us < found.served_until_us else None
 
     def _read(self, path: Path) -> _Generation | None:
         try:
@@ -175,72 +198,110 @@ class GivenCertificates:
 
 class _Generation(msgspec.Struct, frozen=True):
     names: frozenset[str]
+    #: Of the authority, from and to.
     begins_us: int
     ends_us: int
+    #: Of the serving certificate.
+    served_from_us: int
+    served_until_us: int
+    #: PEM of the authority's certificate, and of its key; b"" = it was made by a version that kept none.
     authority: bytes
+    signs: bytes
 
     @property
     def made_us(self) -> int:
-        return self.begins_us + BACKDATED_SECONDS * SECOND_US
+        return self.served_from_us + BACKDATED_SECONDS * SECOND_US
 
-    def is_valid(self, now_us: int, names: tuple[str, ...]) -> bool:
-        return self.begins_us <= now_us < self.ends_us and self.names.issuperset(names)
+    def is_trusted(self, now_us: int) -> bool:
+        return self.begins_us <= now_us < self.ends_us
+
+    def is_serving_due(self, now_us: int) -> bool:
+        life_us = self.served_until_us - self.served_from_us - BACKDATED_SECONDS * SECOND_US
+        return not self.served_from_us <= now_us < self.served_until_us - life_us // 3
 
     def is_due(self, now_us: int, names: tuple[str, ...]) -> bool:
-        two_thirds_us = (self.ends_us - self.made_us) * 2 // 3
-        return now_us >= self.made_us + two_thirds_us or not self.names.issuperset(names)
+        is_ending = now_us >= self.ends_us - NOTICE_SECONDS * SECOND_US
+        return is_ending or not self.signs or not self.names.issuperset(names)
 
 
 def _decoded(content: bytes) -> _Generation:
-    """Raises ValueError for anything that `_generation` did not write."""
+    """Raises ValueError for anything that was not written here."""
     serving, authority = x509.load_pem_x509_certificates(content)
-    serialization.load_pem_private_key(content, None)
+    keys = [_KEY + one.partition(_END)[0] + _END for one in content.split(_KEY)[1:]]
+    for key in keys:
+        serialization.load_pem_private_key(key, None)
+    if len(keys) not in (1, 2):
+        raise ValueError("not the keys of a generation")
     try:
         found = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound as error:
         raise ValueError("no names") from error
     return _Generation(
         frozenset(str(name.value) for name in found),
+        _us(authority.not_valid_before_utc),
+        _us(authority.not_valid_after_utc),
         _us(serving.not_valid_before_utc),
         _us(serving.not_valid_after_utc),
-        authority.public_bytes(serialization.Encoding.PEM),
+        authority.public_bytes(_PEM),
+        b"".join(keys[1:]),
     )
 
 
-def _generation(names: tuple[str, ...], now_us: int) -> bytes:
-    """PEM of a serving certificate, its key, and the authority that was made for it alone."""
-    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+_PEM = serialization.Encoding.PEM
+_KEY, _END = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----\n"
+
+
+def _authority(names: tuple[str, ...], now_us: int) -> bytes:
+    """PEM of an authority that signs for these names alone, and of its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bursar-webhook-ca")])
+    only = x509.NameConstraints([_constraint(name) for name in names], None)
     authority = (
-        _builder(issuer, issuer, authority_key.public_key(), now_us)
+        _builder(issuer, issuer, key.public_key(), now_us, NOTICE_SECONDS, AUTHORITY_SECONDS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
+        .add_extension(only, critical=True)
+        .sign(key, hashes.SHA256())
     )
+    return authority.public_bytes(_PEM) + _private(key)
+
+
+def _serving(names: tuple[str, ...], signer: bytes, now_us: int) -> bytes:
+    """PEM of a serving certificate and its key, signed by an authority (PEM, with its key)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    authority = x509.load_pem_x509_certificate(signer)
+    signs = serialization.load_pem_private_key(_KEY + signer.partition(_KEY)[2], None)
+    assert isinstance(signs, ec.EllipticCurvePrivateKey)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bursar-webhook")])
-    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signs.public_key())
     serving = (
-        _builder(subject, issuer, key.public_key(), now_us)
+        _builder(
+            subject, authority.subject, key.public_key(), now_us, BACKDATED_SECONDS, LIFE_SECONDS
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(map(_name, names)), critical=False)
         .add_extension(issued_by, critical=False)
-        .sign(authority_key, hashes.SHA256())
+        .sign(signs, hashes.SHA256())
     )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    pem = serialization.Encoding.PEM
-    return serving.public_bytes(pem) + private + authority.public_bytes(pem)
+    return serving.public_bytes(_PEM) + _private(key)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(_PEM, form, plain)
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now_us: int
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now_us: int,
+    before: int,
+    seconds: int,
 ) -> x509.CertificateBuilder:
-    begins = now_us - BACKDATED_SECONDS * SECOND_US
+    begins = now_us - before * SECOND_US
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -248,7 +309,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(_utc(begins))
-        .not_valid_after(_utc(now_us + LIFE_SECONDS * SECOND_US))
+        .not_valid_after(_utc(now_us + seconds * SECOND_US))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
@@ -270,6 +331,13 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _name(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _constraint(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_network(text))
     except ValueError:
         return x509.DNSName(text)
 

@@ -1,8 +1,8 @@
 """ADAPTER: keeps the certificate fresh while the server runs: renew, make trusted, promote, serve. Needs no restart.
 
 An API server that is away or refuses delays a renewal and ends nothing: a third of a certificate's life is left.
-The configuration is written at the start and at each renewal only, so that an administrator who deletes it in an
-emergency does not find it back a minute later.
+The configuration is written at the start and with each new authority only, so that an administrator who deletes it in
+an emergency does not find it back a minute later.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from reactors.webhook.tls import RotatingContext, server_context
 
 LOOK_SECONDS = 10.0
 
-#: Makes the API server trust these authorities (PEM): server-side apply of `registration.configuration`.
+#: Makes the API server trust these authorities (PEM), or raises: :mod:`deploy.runtime.registering`.
 Trust = Callable[[bytes], Awaitable[object]]
 
 _log = logging.getLogger(__name__)
 
 
 class Rotation:
-    """The serving side of `certificates`. With `client_ca`, clients need a certificate of these authorities."""
+    """The serving side of `certificates`. With `client_ca`, clients need a certificate of these authorities.
+
+    ``trust`` None: another process registers the webhook, and serves a new authority first.
+    """
 
     def __init__(
-        self, certificates: Certificates, trust: Trust, client_ca: Path | None = None
+        self, certificates: Certificates, trust: Trust | None, client_ca: Path | None = None
     ) -> None:
         self._certificates = certificates
         self._trust = trust
@@ -66,7 +69,7 @@ class Rotation:
         problems = [await self._problem_of(step) for step in (self._make_trusted, self._serve)]
         found = "; ".join(filter(None, problems))
         if found and found != self.problem:
-            _log.warning("the webhook's certificate cannot be kept fresh: %s", found)
+            _log.warning("the webhook is not ready: %s", found)
         self.problem = found
 
     async def _problem_of(self, step: Callable[[], Awaitable[None]]) -> str:
@@ -78,6 +81,8 @@ class Rotation:
 
     async def _make_trusted(self) -> None:
         bundle = await asyncio.to_thread(self._certificates.renew)
+        if self._trust is None:
+            return
         if bundle == self._trusted:
             # Told at an earlier look, so whoever asks has had time to hear of it.
             await asyncio.to_thread(self._certificates.promote)

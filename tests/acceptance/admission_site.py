@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from tests.acceptance.registering import register
+
 MANIFESTS = pathlib.Path(__file__).parents[2] / "deploy" / "manifests"
 
 
@@ -93,6 +95,8 @@ class Site:
             "BURSAR_ADMISSION__URL": f"https://127.0.0.1:{self.port}",
             "BURSAR_ADMISSION__HEALTH_PORT": "0", **self.environment,
         }  # fmt: skip
+        if arguments[0] == "up":
+            register(self.plane, environment)
         command = [str(pathlib.Path(sys.executable).parent / "bursar"), *arguments]
         if self.files:
             command = ["/bin/sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh", *command]
@@ -159,7 +163,7 @@ class Site:
         self.until(lambda: "status" in self.quota())
 
     def registered(self):
-        """Whether the API server has somebody to ask; the configuration is shipped empty."""
+        """Whether the API server has somebody to ask."""
         kind = "validatingwebhookconfiguration"
         found = json.loads(self.plane.kubectl("get", kind, "bursar", "-o", "json"))
         return bool(found.get("webhooks"))

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.acceptance.admission_site import MANIFESTS, free_port, quota, workload
+from tests.acceptance.registering import allow_registration
 from tests.bus.roles import RoleServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
@@ -43,6 +44,7 @@ class Parts:
         self.running = {}
         for file in ("crds/bursar.io.yaml", "rbac"):
             plane.kubectl("apply", "-f", str(MANIFESTS / file))
+        allow_registration(plane)
 
     def _kubeconfig(self, account):
         path = self.folder / f"{account}.kubeconfig"

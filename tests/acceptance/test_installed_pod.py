@@ -23,6 +23,7 @@ import yaml
 from bus.embedded import EmbeddedServer
 from tests.acceptance.admission_site import endpoints, quota, workload
 from tests.acceptance.containers import TOKENS, Container, end, missing, secret, volume
+from tests.acceptance.registering import apply
 from tests.cluster.api import Api
 from tests.reactors.webhook.configuration import admission_configuration
 from tests.reactors.webhook.serving import client_certificate
@@ -59,6 +60,13 @@ class Installation:
         ).stdout  # fmt: skip
         self.plane.kubectl("apply", "-f", "-", input=printed)
         return list(yaml.safe_load_all(printed))
+
+    def register(self, container, process):
+        """What an administrator types beside the pod, once its authority is there."""
+        command = ("bursar", "manifests", "--registration")
+        code, printed = container.ask(process, *command)
+        assert code == 0, printed
+        apply(self.plane, printed)
 
     def keep(self, name, **files):
         """A Secret, as its users make it; of names `_` is a dot."""
@@ -212,7 +220,8 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
         pass
     installation.apply("--mode", "shadow")
     installation.create(endpoints(9443), quota("team", {"limits.cpu": "4"}))
-    with installation.pod():
+    with installation.pod() as (container, process, _):
+        installation.register(container, process)
         installation.until(lambda: "created" in installation.create(workload("Job", "much", 9, 1)))
         installation.until(lambda: installation.used() == "9")
         installation.plane.kubectl("delete", "job", "much")
@@ -220,6 +229,7 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
     installation.keep("bursar-clients", ca_crt=installation.client.read_text())
     objects = installation.apply("--mode", "enforce")
     with installation.pod() as (container, process, api):
+        installation.register(container, process)
         installation.until(lambda: container.ask(process, "bursar", "status")[0] == 0)
         assert "created" in installation.create(workload("Job", "three", 3, 1))
         assert "over-quota" in installation.create(workload("Job", "two", 2, 1))
@@ -265,9 +275,10 @@ def standard(installation):
     with (
         installation.pod("statefulset/bursar-ledger", BURSAR_ADMISSION__HEALTH_PORT="9446"),
         installation.pod("statefulset/bursar-watch", BURSAR_ADMISSION__HEALTH_PORT="9447"),
-        installation.pod("statefulset/bursar-act"),
+        installation.pod("statefulset/bursar-act") as (container, process, _),
         installation.pod("deployment/bursar-webhook", BURSAR_ADMISSION__HEALTH_PORT="9445"),
     ):
+        installation.register(container, process)
         installation.until(lambda: answers("http://127.0.0.1:9445/readyz"))
         installation.until(lambda: installation.used() == "0", 60)
         assert "created" in installation.create(workload("Job", "three", 3, 1))

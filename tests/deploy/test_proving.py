@@ -113,6 +113,17 @@ async def test_what_keeps_the_webhook_from_being_registered_is_the_problem():
         await found.begin(seconds=0)
 
 
+async def test_enforce_starts_and_waits_until_an_administrator_registers_it():
+    """Ended, its pod could not be asked what to register."""
+    found = prover(None)
+    found.registration, found.waits = lambda: "apply this", lambda: True
+    await found.begin()
+
+    assert found.proof.problem == "the webhook is not registered: apply this"
+    found.registration, found.waits, found._cluster.way = str, bool, "arrives"
+    assert await found.prove()
+
+
 async def test_status_says_when_reviews_stop_to_arrive():
     import msgspec
 

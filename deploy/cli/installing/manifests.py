@@ -80,6 +80,13 @@ def manifests(
             "--chart", help="Write a Helm chart of all sizes and modes into a new folder."
         ),
     ] = None,
+    registration: Annotated[
+        bool,
+        typer.Option(
+            "--registration",
+            help="Print the webhook configurations instead, as these settings want them; where `bursar up` runs.",
+        ),
+    ] = False,
     nats: Annotated[
         bool,
         typer.Option(
@@ -102,6 +109,7 @@ def manifests(
     bursar manifests --size standard --image registry.example.org/bursar:1 > bursar.yaml
     bursar manifests --chart charts/bursar
     bursar manifests --nats > nats.conf
+    kubectl -n bursar-system exec bursar-0 -- bursar manifests --registration | kubectl apply --server-side --force-conflicts -f -
     """
     is_chosen = (size, mode, act, floor, api, image) != (
         Size.SMALL,
@@ -111,6 +119,13 @@ def manifests(
         False,
         "",
     )
+    if registration:
+        if is_chosen or chart is not None or nats:
+            raise SettingsError("--registration goes alone: the settings say the rest")
+        from deploy.runtime.registering import printed
+
+        _print(asked, printed(asked.settings))
+        return
     if nats:
         if is_chosen or chart is not None:
             raise SettingsError("--nats goes alone: it is for every size and mode")
@@ -123,10 +138,14 @@ def manifests(
             raise SettingsError("--chart has every size and mode: say them to Helm, as values")
         _write_chart(chart)
         return
+    found = _installation(size, mode, act, image, floor=floor, api=api)
+    _print(asked, [one.object for one in found])
+
+
+def _print(asked: CommandContext, found: list[dict[str, Any]]) -> None:
     from deploy.cli.rendering.output import as_json
     from deploy.cli.rendering.yaml_text import as_yaml
 
-    found = [one.object for one in _installation(size, mode, act, image, floor=floor, api=api)]
     if asked.output is Format.JSON:
         print(as_json({"apiVersion": "v1", "kind": "List", "items": found}))
     else:

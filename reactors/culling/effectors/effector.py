@@ -4,7 +4,7 @@
   an annotation. A pod without a controller: eviction, which nobody can undo.
 - One merge patch sets everything of a decision, its id included, on the condition of the uid and the version that was
   looked at. So a decision that was done already is found by its id, and a user's restart after it stays.
-- Replicas are set by the ``scale`` subresource, so no right to change a workload's template is needed. The patch before it
+- Replicas are set by a patch of their own, which ``rbac/fields.yaml`` allows on marked workloads only. The patch before it
   marks the object with its generation; whoever finds the mark and the same generation finishes, else it was done.
 - Who stops what is seen on the object, and as an Event of events.k8s.io.
 - **The clock.** Before an object is touched, an Event is made; the API server stamps it by its own clock. Where that
@@ -171,7 +171,7 @@ class CullEffector:
         patch = scale(decision, found)
         if patch is not None:
             crashpoint("cull.before_scale")
-            await self._cluster.merge(f"{path}/scale", patch)
+            await self._cluster.merge(path, patch)
             crashpoint("cull.after_scale")
         is_done = patch is not None or is_scaled(decision, found)
         await self._cluster.merge(path, scaled(decision, found, is_done=is_done))

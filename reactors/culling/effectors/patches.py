@@ -94,7 +94,7 @@ def restoration(decision: Decision, found: Json) -> Json | None:
 
 
 def scale(decision: Decision, found: Json) -> Json | None:
-    """The patch of the ``scale`` subresource of a workload that is marked; None where it changed since it was marked.
+    """The patch of the replicas of a workload that is marked; None where it changed since it was marked.
 
     Then it was scaled before, or its owner changed it: :func:`is_scaled` tells. Either way it is left alone.
     """

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.acceptance.admission_site import MANIFESTS, quota
+from tests.acceptance.registering import allow_registration
 from tests.acceptance.soak.buses import Nodes
 from tests.acceptance.soak.parts import Parts, bursar
 from tests.acceptance.soak.wires import Wire, balanced
@@ -81,6 +82,8 @@ class Site:
         certificate(self.certificate, CERTIFICATE_SECONDS)
         for file in ("crds/bursar.io.yaml", "pods/namespace.yaml", "rbac"):
             self.plane.kubectl("apply", "-f", str(MANIFESTS / file))
+        # Its certificates are their own authorities, and change.
+        allow_registration(self.plane)
         url = urlsplit(self.postgres_url)
         socket_folder = parse_qs(url.query)["host"][0]
         self.store = self.disk / "nats"

@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bus.errors import ForeignFileError
 from reactors.webhook.certificates import (
+    AUTHORITY_SECONDS,
     LIFE_SECONDS,
+    NOTICE_SECONDS,
     SETTLE_SECONDS,
     GivenCertificates,
     OwnCertificates,
@@ -62,7 +64,7 @@ def test_nothing_is_made_twice(own, clock):
 
 def test_files_are_readable_by_their_owner_alone(own, clock):
     own.renew()
-    clock.after(DUE)
+    clock.after(AUTHORITY_SECONDS - NOTICE_SECONDS)
     own.renew()
     clock.after(SETTLE_SECONDS)
     own.promote()
@@ -72,52 +74,96 @@ def test_files_are_readable_by_their_owner_alone(own, clock):
     assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)
 
 
-def test_no_key_of_an_authority_is_kept(own):
-    own.renew()
-    text = own.certificate.read_text()
+def test_an_authority_signs_for_the_names_of_the_webhook_alone(own):
+    """Its key lies beside that of the serving certificate, and is worth no more."""
+    [authority] = authorities(own.renew())
+    only = authority.extensions.get_extension_for_class(x509.NameConstraints)
+    permitted = [str(one.value) for one in only.value.permitted_subtrees]
+    basic = authority.extensions.get_extension_for_class(x509.BasicConstraints).value
 
-    assert text.count("PRIVATE KEY") == 2  # begin and end of the serving certificate's own
+    assert (only.critical, only.value.excluded_subtrees) == (True, None)
+    assert permitted == ["bursar-webhook.bursar.svc", "127.0.0.1/32"]
+    assert (basic.ca, basic.path_length) == (True, 0)
 
 
-def test_after_two_thirds_of_its_life_the_next_is_trusted_beside_it_and_served_later(own, clock):
+def test_certificates_change_for_nine_years_without_another_authority(own, clock):
+    """Nothing has to be registered anew: the right to do so is nobody's in the cluster."""
+    bundle, seen = own.renew(), set()
+    [authority] = authorities(bundle)
+    for _ in range((AUTHORITY_SECONDS - NOTICE_SECONDS) // DUE):
+        clock.after(DUE)
+        assert own.renew() == bundle
+        leaf = serving(own)
+        leaf.verify_directly_issued_by(authority)
+        server_context(own.certificate, own.key)
+        seen.add(leaf.serial_number)
+        assert leaf.not_valid_after_utc.timestamp() > clock.now_us() // 1_000_000 + LIFE_SECONDS - 2
+
+    assert len(seen) == 54
+
+
+def test_a_year_before_its_end_the_next_authority_is_trusted_beside_it_and_served_later(own, clock):
     [first] = authorities(own.renew())
-    digest = own.digest()
-    clock.after(DUE)
+    clock.after(AUTHORITY_SECONDS - NOTICE_SECONDS)
     old, new = authorities(own.renew())
 
-    assert (old, own.digest()) == (first, digest)
+    assert old == first
+    serving(own).verify_directly_issued_by(first)
 
     own.promote()
 
-    assert own.digest() == digest  # not yet settled
+    serving(own).verify_directly_issued_by(first)  # not yet settled
 
     clock.after(SETTLE_SECONDS)
     own.promote()
     serving(own).verify_directly_issued_by(new)
 
     assert set(authorities(own.renew())) == {old, new}
+    clock.after(NOTICE_SECONDS)
+    assert authorities(own.renew()) == [new]
 
 
-def test_the_authority_before_is_trusted_until_it_expires(own, clock):
+def test_an_authority_of_an_older_version_is_served_until_the_next_one_is_registered(own, clock):
+    """It signed one certificate, and its key was thrown away."""
     [first] = authorities(own.renew())
-    clock.after(DUE)
-    own.renew()
+    text = own.certificate.read_bytes()
+    own.certificate.write_bytes(text[: text.rindex(b"-----BEGIN PRIVATE KEY")])
+    old, new = authorities(own.renew())
+
+    assert old == first and new != first
+    serving(own).verify_directly_issued_by(first)
     clock.after(SETTLE_SECONDS)
     own.promote()
-    clock.after(LIFE_SECONDS - DUE)
-    [left] = authorities(own.renew())
-
-    assert left != first
+    serving(own).verify_directly_issued_by(new)
 
 
-@pytest.mark.parametrize("days", [LIFE_SECONDS // DAY, -1], ids=["expired", "made in the future"])
-def test_a_certificate_that_is_not_valid_is_replaced_at_once(own, clock, days):
-    own.renew()
-    digest = own.digest()
+@pytest.mark.parametrize(
+    "days", [LIFE_SECONDS // DAY + 1, -1], ids=["expired", "made in the future"]
+)
+def test_a_certificate_that_is_not_valid_is_replaced_at_once_by_the_same_authority(
+    own, clock, days
+):
+    bundle, digest = own.renew(), own.digest()
     clock.after(days * DAY)
-    own.renew()
 
+    assert own.renew() == bundle
     assert own.digest() != digest
+
+
+def test_an_authority_that_has_ended_is_replaced_at_once(own, clock):
+    bundle = own.renew()
+    clock.after(AUTHORITY_SECONDS)
+
+    assert own.renew() != bundle
+    serving(own).verify_directly_issued_by(authorities(own.renew())[0])
+
+
+def test_only_a_folder_with_an_authority_has_one_to_print(tmp_path, own):
+    with pytest.raises(CertificateError):
+        own.trusted()
+
+    assert not (tmp_path / "webhook").exists()
+    assert own.renew() == own.trusted()
 
 
 def test_another_name_needs_another_certificate(tmp_path, own, clock):
