@@ -1,7 +1,8 @@
 """ADAPTER: answers each question in a process of its own, which cannot take more time, memory and room than it was given.
 
 A process is started ahead of its question, since starting one takes longer than most answers do: it has read nothing then but
-its modules. No more are answered at once than the settings say; some more wait, and whoever comes after them is sent away.
+its modules. No more are answered at once than the settings say; some more of each caller wait, and its
+next one is refused.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from contextlib import suppress
 import msgspec
 
 from deploy.api.child import Asked, ChildAnswer
+from deploy.api.turns import FullError, Turns
 from deploy.errors import ConfinedError
 from deploy.runtime.confined import GRACE_SECONDS, Limits
+from deploy.runtime.kept import Kept
 
-#: Questions that wait, for each one that is answered.
+#: Questions of one caller that wait, for each one that is answered.
 WAITING = 8
 #: Bytes of an answer that are read at once.
 _PART = 1 << 16
@@ -28,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class BusyError(ConfinedError):
-    """Too many questions are asked at once."""
+    """A caller asks too many questions at once."""
 
 
 class Answers:
@@ -38,23 +41,24 @@ class Answers:
         """``environment``: says where the ledger is. ``most``: answered at once."""
         self._limits = limits
         self._environment = dict(environment)
-        self._slots = asyncio.Semaphore(most)
-        self._room = most * (1 + WAITING)
+        self._turns = Turns(most, most * WAITING)
         self._ready: Process | None = None
         self._is_starting = False
 
-    async def ask(self, arguments: Sequence[str], width: int) -> ChildAnswer:
-        """What a command says. Raises BusyError, and ConfinedError where a limit ended it."""
-        if self._room == 0:
-            raise BusyError(reason="busy", seconds=self._limits.seconds)
-        self._room -= 1
+    async def ask(
+        self, arguments: Sequence[str], width: int, caller: str, kept: Kept | None = None
+    ) -> ChildAnswer:
+        """What a command says. ``caller``: whose turn it is; ``kept``: what its answer is kept to.
+
+        Raises BusyError, and ConfinedError where a limit ended it.
+        """
         try:
-            async with self._slots:
+            async with self._turns.turn(caller):
                 process, self._ready = self._ready, None
                 if process is None:
                     process = await self._started()
                 try:
-                    asked = Asked([*arguments], self._limits, width)
+                    asked = Asked([*arguments], self._limits, width, kept)
                     answer = await self._answer(process, msgspec.json.encode(asked))
                     with suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), GRACE_SECONDS)
@@ -62,8 +66,8 @@ class Answers:
                     await _ended(process)
                 await self._make_ready()
                 return answer
-        finally:
-            self._room += 1
+        except FullError:
+            raise BusyError(reason="busy", seconds=self._limits.seconds) from None
 
     async def close(self) -> None:
         """End what waits for a question."""

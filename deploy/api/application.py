@@ -8,10 +8,11 @@ Source: docs/operating.md, "Questions from elsewhere"; Kubernetes, "API Conventi
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from deploy.api.callers import Callers, ForbiddenError, UnauthenticatedError
 from deploy.api.child import ChildAnswer
 from deploy.api.questions import (
     QUESTIONS,
+    Query,
     UnknownQuestionError,
     arguments,
     format_of,
@@ -36,7 +38,10 @@ from deploy.api.questions import (
 )
 from deploy.cli.rendering import Format
 from deploy.errors import ConfinedError
+from deploy.runtime.kept import Kept
 
+#: Answers that are kept to a namespace leave at multiples of this.
+STEP_SECONDS = 0.25
 #: Longest body, bytes: a token and little else.
 LONGEST = 32 * 1024
 WIDEST = 1_000
@@ -46,7 +51,7 @@ _ENDED = {
     "time": "stopped after {0:g} s: ask for less, or give the API more time (api.seconds)",
     "memory": "stopped: it took more time or memory than an answer may (api.seconds, api.memory_mib)",
     "size": "stopped: the answer is too large; ask for less",
-    "busy": "too many questions are asked at once: ask again",
+    "busy": "you ask too many questions at once: ask again",
 }
 
 _log = logging.getLogger(__name__)
@@ -59,11 +64,15 @@ class _Body(msgspec.Struct):
 class ApiApplication:
     """Answers the questions of :data:`deploy.api.questions.QUESTIONS`."""
 
-    def __init__(self, answers: Answers, callers: Callers) -> None:
+    def __init__(
+        self, answers: Answers, callers: Callers, is_hub: Callable[[], bool] = bool
+    ) -> None:
+        """``is_hub``: whether the ledger is a hub's now, of several clusters."""
         #: The server is about to stop.
         self.draining = False
         self._answers = answers
         self._callers = callers
+        self._is_hub = is_hub
         self._statuses: Counter[int] = Counter()
         self._routes = Starlette(
             routes=[
@@ -107,20 +116,36 @@ class ApiApplication:
         words = words_of(request.path_params["question"])
         every = request.query_params.multi_items()
         query = [(name, value) for name, value in every if name not in _OWN]
-        is_whole = await self._callers.require(caller, words, namespace_of(query))
+        begins, namespace = time.monotonic(), namespace_of(query)
+        own = self._callers.cluster
+        cluster = dict(query).get("cluster", "" if self._is_hub() else own)
+        is_whole = await self._callers.require(caller, words, namespace, cluster)
+        kept = None if is_whole else Kept(own, namespace)
         output = format_of(query)
         given = [one for one in query if one[0] != "output"]
         line = arguments(words, [*given, ("output", str(output))])
-        begins = time.monotonic()
-        answer = await self._answers.ask(line, _width(dict(every).get("width", "0")))
-        if answer.code and not is_whole:
-            # What is near to a name that is not there is a name of another namespace.
-            answer.out, answer.notes = "", ["no answer: a name is not known in this namespace, or an option is wrong"]  # fmt: skip
+        if kept is not None:
+            _require_time(query)
+        answer = await self._answers.ask(
+            line, _width(dict(every).get("width", "0")), caller.name, kept
+        )
+        if kept is not None:
+            if answer.code:
+                answer.out, answer.notes = "", ["no answer: an option is wrong"]
+            # How long the whole ledger is can be seen in how long an answer takes.
+            taken = time.monotonic() - begins
+            await asyncio.sleep(STEP_SECONDS - taken % STEP_SECONDS)
         _log.info(
             "%s asked %s: event %s, code %d, %.2f s",
             caller.name, " ".join(line), answer.sequence, answer.code, time.monotonic() - begins,
         )  # fmt: skip
         return _response(words, output, answer)
+
+
+def _require_time(query: Query) -> None:
+    """Refuse what only a caller without limits may ask: numbers of events are of the whole cluster. Raises UnknownQuestionError."""
+    if any(name == "at" and value.isdecimal() for name, value in query):
+        raise UnknownQuestionError("at: kept to a namespace, ask with a time, not with an event")
 
 
 def _response(words: tuple[str, ...], output: Format, answered: ChildAnswer) -> Response:

@@ -1,8 +1,9 @@
 """Who asks, and whether they may: both are said by the API server. Nothing that a request says of itself counts but its token.
 
 A token is one that was made for Bursar (its audience), so it is of no use elsewhere. What it may ask is a right of RBAC on
-``questions.bursar.io``, a group that has no objects: the resource is the first word of the question, the verb ``get``. Who has
-the right in one namespace only gets the answers that keep to it.
+``questions.bursar.io``, a group that has no objects: the resource is the first word of the question, the verb ``get``, the name
+the cluster that is asked about. Who has the right in one namespace only gets the answers that keep to it, of the cluster
+whose API server is asked.
 
 Source: Kubernetes, "Authenticating", "Authorization"; authentication/v1 TokenReview, authorization/v1 SubjectAccessReview.
 """
@@ -52,8 +53,10 @@ class Caller(msgspec.Struct, frozen=True):
 class Callers:
     """Asks an API server about those who ask us."""
 
-    def __init__(self, cluster: Creates) -> None:
+    def __init__(self, cluster: Creates, name: str = "default") -> None:
+        """``name``: of the cluster whose API server this is."""
         self._cluster = cluster
+        self.cluster = name
 
     async def of(self, token: str) -> Caller:
         """The owner of a token. Raises UnauthenticatedError, and what the adapter raises."""
@@ -71,18 +74,32 @@ class Callers:
             user.get("username") or "", user.get("uid") or "", user.get("groups") or (), user.get("extra") or {},
         )  # fmt: skip
 
-    async def require(self, caller: Caller, words: Sequence[str], namespace: str) -> bool:
-        """Whether the caller may have the whole answer; False: only what is of ``namespace``. Raises ForbiddenError."""
-        if await self._may(caller, words[0], ""):
+    async def require(
+        self, caller: Caller, words: Sequence[str], namespace: str, cluster: str
+    ) -> bool:
+        """Whether the caller may have the whole answer of a cluster ("" = of all that there are).
+
+        False: only what is of ``namespace``. Raises ForbiddenError.
+        """
+        if await self._may(caller, words[0], "", cluster):
             return True
-        is_kept = bool(namespace) and words[0] in OF_NAMESPACES
-        if is_kept and await self._may(caller, words[0], namespace):
+        # Namespaces are this API server's, and so are rights in them.
+        is_kept = bool(namespace) and words[0] in OF_NAMESPACES and cluster == self.cluster
+        if is_kept and await self._may(caller, words[0], namespace, cluster):
             return False
         where = f" in the namespace {namespace}" if is_kept else ""
+        if cluster != self.cluster:
+            where = f" of the cluster {cluster}" if cluster else " of all clusters"
         raise ForbiddenError(f"{caller.name} may not get {words[0]} of {GROUP}{where}")
 
-    async def _may(self, caller: Caller, resource: str, namespace: str) -> bool:
-        wanted = {"group": GROUP, "resource": resource, "verb": "get", "namespace": namespace}
+    async def _may(self, caller: Caller, resource: str, namespace: str, cluster: str) -> bool:
+        wanted = {
+            "group": GROUP,
+            "resource": resource,
+            "verb": "get",
+            "namespace": namespace,
+            "name": cluster,
+        }
         spec = {
             "user": caller.name, "uid": caller.uid, "groups": [*caller.groups], "extra": {k: [*v] for k, v in caller.extra.items()},
             "resourceAttributes": wanted,

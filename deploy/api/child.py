@@ -15,17 +15,21 @@ import sqlalchemy as sa
 
 from deploy.cli.program.program import run_command
 from deploy.cli.rendering import tables
-from deploy.runtime import ledgers
+from deploy.runtime import kept, ledgers
 from deploy.runtime.confined import Limits, limit
 from projections.engine.replay import live_checkpoint
 
 
 class Asked(msgspec.Struct):
-    """A command line, what answering it may take, and how wide the terminal of the asker is; 0 = it has none."""
+    """A command line, what answering it may take, and how wide the terminal of the asker is; 0 = it has none.
+
+    ``kept``: what the answer is kept to; None = it may be of everything.
+    """
 
     arguments: list[str]
     limits: Limits
     width: int = 0
+    kept: kept.Kept | None = None
 
 
 class ChildAnswer(msgspec.Struct):
@@ -45,10 +49,13 @@ def answer(asked: Asked) -> ChildAnswer:
         seen.append(live_checkpoint(connection).sequence)
 
     ledgers.looks.append(look)
+    kept.caller = asked.kept
     tables.asker_width = asked.width or None
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = run_command(asked.arguments)
+    if asked.kept is not None:
+        return ChildAnswer(code, None, out.getvalue(), errors.getvalue().splitlines())
     return ChildAnswer(
         code, min(seen, default=None), out.getvalue(), errors.getvalue().splitlines()
     )

@@ -11,8 +11,10 @@ from deploy.api.answers import Answers
 from deploy.api.application import ApiApplication
 from deploy.api.callers import Callers, Creates
 from deploy.runtime.admission import Figures
+from deploy.runtime.clusters import is_hub
 from deploy.runtime.confined import Limits
 from deploy.settings.environment import environment
+from deploy.settings.place import place_of
 from deploy.settings.shape import Settings
 from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
 from reactors.webhook.gate import ConnectionLimits
@@ -38,7 +40,9 @@ async def answering(
         "BURSAR_CLUSTER__NAME": settings.cluster.name,
     }
     answers = Answers(limits, {**environment(), **place}, wanted.at_once)
-    application = ApiApplication(answers, Callers(cluster))
+    application = ApiApplication(
+        answers, Callers(cluster, settings.cluster.name), lambda: is_hub(place_of(settings))
+    )
     rotation = Rotation(_certificates(settings), _unannounced)
     server = WebhookServer(
         application,

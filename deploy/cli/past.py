@@ -18,6 +18,7 @@ from deploy.cli import times
 from deploy.cli.notes.position import standing
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say
+from deploy.runtime import kept
 from deploy.runtime.ledgers import reader
 from deploy.settings.place import LedgerPlace, PastLedger
 from projections.engine.past import past_rows, sequence_before
@@ -45,7 +46,8 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
             path = past_rows(MODEL, made, _folder(place.data), sequence, progress=progress)
     finally:
         made.dispose()
-    say(f"as it was after event {sequence:,} of {newest:,}, {moment}")
+    if kept.caller is None:
+        say(f"as it was after event {sequence:,} of {newest:,}, {moment}")
     return replace(place, past=PastLedger(path, sequence))
 
 
@@ -53,6 +55,9 @@ def sequence_at(connection: sa.Connection, at: str, option: str) -> int:
     """An event by its number, or the last one that was published by a time. Raises typer.BadParameter where there is none."""
     newest = live_checkpoint(connection).sequence
     sequence = _sequence(connection, at, option)
+    if kept.caller is not None:
+        # When the whole history begins is not told.
+        sequence = max(sequence, 1)
     if 1 <= sequence <= newest:
         return sequence
     asked = (

@@ -1,9 +1,13 @@
 """A data folder with a small ledger in it, and the command line in this process and in others."""
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import msgspec
 
 from deploy.cli.program.program import run_command
 from projections.catalogue import MODEL
@@ -29,6 +33,21 @@ def make_ledger(folder: Path, events=EVENTS) -> Path:
     fill(store, numbered, batch=len(numbered))
     store.close()
     return folder
+
+
+def a_hub(data, until_s, written_s=0, *, are_named=False):
+    """A folder as a hub leaves it: by cluster, a ledger whose last pod was seen at a second; all say that they are "c", or who."""
+    for name, second in until_s.items():
+        folder = data / "clusters" / name
+        folder.mkdir(parents=True)
+        facts = [said.pod_observed("p", 1, 0, cpu="2"), said.pod_observed("last", 1, second)]
+        if are_named:
+            facts = [msgspec.structs.replace(one, cluster=name) for one in facts]
+        make_ledger(folder, facts)
+    state = data / "hub.json"
+    link = {"domain": "x", "projected": 2, "quiet_seconds": 0.1, "lag": 0, "trouble": ""}
+    state.write_text(json.dumps(dict.fromkeys(until_s, link)))
+    os.utime(state, (time.time() - written_s,) * 2)
 
 
 def rows_of(data: Path):

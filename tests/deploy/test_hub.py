@@ -4,12 +4,10 @@ chain as the cluster's own; while a link is down nothing is lost, the others go 
 import asyncio
 import contextlib
 import json
-import os
 import shlex
 import socket
 import sqlite3
 import subprocess
-import time
 
 import msgspec
 import pytest
@@ -28,7 +26,7 @@ from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from tests import factories as f
 from tests.benchmarks.ledgers import rows_of
-from tests.deploy.ledgers import bursar, make_ledger
+from tests.deploy.ledgers import a_hub, bursar, make_ledger
 from tests.projections.engine.archives import ledger
 
 pytestmark = pytest.mark.nats
@@ -232,21 +230,6 @@ async def test_what_ends_one_cluster_s_ledger_is_its_trouble_and_the_others_go_o
     code, (a, b), _ = asked(capsys, "clusters", "--data", data)
 
     assert (code, a["link"], b["link"], b["sequence"], b["trouble"]) == (7, "down", "up", 30, "")
-
-
-def a_hub(data, until_s, written_s=0, *, are_named=False):
-    """A folder as a hub leaves it: by cluster, a ledger whose last pod was seen at a second; all say that they are "c", or who."""
-    for name, second in until_s.items():
-        folder = data / "clusters" / name
-        folder.mkdir(parents=True)
-        facts = [f.pod_observed("p", 1, 0, cpu="2"), f.pod_observed("last", 1, second)]
-        if are_named:
-            facts = [msgspec.structs.replace(one, cluster=name) for one in facts]
-        make_ledger(folder, facts)
-    state = data / "hub.json"
-    link = {"domain": "x", "projected": 2, "quiet_seconds": 0.1, "lag": 0, "trouble": ""}
-    state.write_text(json.dumps(dict.fromkeys(until_s, link)))
-    os.utime(state, (time.time() - written_s,) * 2)
 
 
 def test_a_hub_that_ended_is_no_link_that_is_up(tmp_path, capsys):

@@ -38,8 +38,9 @@ from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.units import Unit, record
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from deploy.hints import hint
+from deploy.runtime import kept
 from deploy.runtime.clusters import added, reading_all
-from deploy.runtime.ledgers import reading
+from deploy.runtime.ledgers import clusters, reading
 from deploy.settings.near import absent
 from projections import node_supply, reports
 from projections.accounts import Account, accounts, of_model
@@ -114,6 +115,7 @@ def report(
         model=model, quota=quota, cluster=cluster,
     )  # fmt: skip
     with reading_all(asked.place) as ledgers:
+        ledgers = _own(ledgers, where)
         each = {name: standing(one) for name, one in ledgers.items()}
         stands = together(each)
         question = _question(stands, groups, start, end, as_of, zone, where)
@@ -157,6 +159,16 @@ def report(
         say(note)
 
 
+def _own(ledgers: dict[str, sa.Connection], where: dict[str, str]) -> dict[str, sa.Connection]:
+    """The ledgers that a caller may read, all but for one that is kept to a namespace: that of its cluster, and its rows."""
+    if kept.caller is None:
+        return ledgers
+    own = kept.caller.cluster
+    if any(len(clusters(one)) > 1 for one in ledgers.values()):
+        where["cluster"] = own
+    return {name: one for name, one in ledgers.items() if len(ledgers) == 1 or name == own}
+
+
 def _added(rows: list[reports.Row]) -> reports.Sums:
     """What all groups held together; pods are not added, since one may be in several groups."""
     whole = reports.Sums()
@@ -198,6 +210,8 @@ def _notes(
     """What stands beside the figures: as of which event, unknown time, parked events."""
     amount = f"{duration(unknown_s)} of" if unknown_s else "no"
     unknown = "" if amounts else f" · {amount} unknown time beside the figures"
+    if kept.caller is not None:
+        return [f"as of {times.stamp(question.as_of_s)}{unknown}"]
     notes = [
         f"as of event {stands.events}, {times.stamp(question.as_of_s)}{unknown}"
         f" · {stands.parked:,} events parked"
@@ -241,6 +255,7 @@ def acct(
         model=model, quota=quota, cluster=cluster,
     )  # fmt: skip
     with reading(asked.place) as connection:
+        _own({asked.place.cluster: connection}, where)
         stands = standing(connection)
         question = _question(stands, (), start, end, as_of, zone, where)
         runs = pod_runs.c
@@ -257,16 +272,23 @@ def acct(
         )
         excess = node_supply.excesses(
             select,
-            {(one.cluster, held.node) for one in found for held in one.holdings if held.gpu_milli},
+            {
+                (one.cluster, held.node)
+                for one in found
+                for held in one.holdings
+                if held.gpu_milli and kept.caller is None
+            },
             min((held.start_s for one in found for held in one.holdings), default=0),
             question.as_of_s,
         )
-        if not found and pod is not None:
+        if not found and pod is not None and kept.caller is None:
             known = near(connection, pod_runs, pod)
             raise absent("pod", pod, (name for row in known for name in (row.name, row.uid)))
         rows = [row for account in found for row in _lines(account, question, excess)]
         if not rows:
             require(connection, where)
+    if kept.caller is not None:
+        rows = [row | {"sequence": None} for row in rows]
     rows = sorted_by(rows, sort, top, lambda row, name: row[name], _LINE)
     unknown_s = sum({row["uid"]: row["unknown_s"] for row in rows}.values())
     notes = _notes(stands, question, unknown_s, False)
