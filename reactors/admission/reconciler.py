@@ -65,6 +65,20 @@ def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
         raise
 
 
+def _tree_of(quotas: Mapping[tuple[str, str], SeenQuota], seen: SeenQuota) -> str | None:
+    """The name of a quota's tree; None while its chain to the root was not seen."""
+    if seen.kind == ELASTIC:
+        return f"elastic/{seen.tree}"
+    for _ in range(MAX_LEVELS):
+        if not seen.parent:
+            return f"biz/{seen.name}"
+        above = quotas.get((seen.kind, seen.parent))
+        if above is None or above.spec is None:
+            return None
+        seen = above
+    return None
+
+
 class Reconciler:
     """Follows ``journals`` and ``view``, which both take the same history."""
 
@@ -163,7 +177,7 @@ class Reconciler:
         """Whether this quota is settled; False while its chain to the root was not seen."""
         seen, read = self._view.quotas[name], self._journals.sequence
         stands = self._journals.places.get(name)
-        belongs = stands if seen.spec is None else self._tree_of(seen)
+        belongs = stands if seen.spec is None else _tree_of(self._view.quotas, seen)
         if belongs is None:
             return seen.spec is None
         if stands is not None and stands != belongs:
@@ -218,18 +232,6 @@ class Reconciler:
                 return await self._store(draft, [fact] if fact is not None else [])
             except WrongExpectationError:
                 continue
-
-    def _tree_of(self, seen: SeenQuota) -> str | None:
-        if seen.kind == ELASTIC:
-            return f"elastic/{seen.tree}"
-        for _ in range(MAX_LEVELS):
-            if not seen.parent:
-                return f"biz/{seen.name}"
-            above = self._view.quotas.get((seen.kind, seen.parent))
-            if above is None or above.spec is None:
-                return None
-            seen = above
-        return None
 
     async def _kept(self, uid: str) -> None:
         """One object; it alone stays uncharged where no entry holds what it asks for."""
