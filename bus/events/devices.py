@@ -19,6 +19,9 @@ from bus.errors import MalformedJsonError
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
 
+#: Drivers whose devices are cards.
+CARD_DRIVERS = frozenset(("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"))
+
 #: By Koordinator: which parts of which devices a pod was given.
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 #: By Bursar, of the resources that a pod requests or a node has: what the installation counts as cards (``devices.accelerators``),

@@ -22,6 +22,7 @@ from bus.sources import (
     node_devices,
     node_usage,
     nodes,
+    partial_claims,
     podgroups,
     pods,
     priorities,
@@ -225,6 +226,7 @@ RESOURCE_CLAIMS = Source(
     kind="ResourceClaim",
     says_every_list=True,
     is_optional=True,
+    translate_partly=partial_claims.translate_claim,
 )
 RESOURCE_CLAIM_TEMPLATES = Source(
     "resourceclaimtemplates",
@@ -233,6 +235,7 @@ RESOURCE_CLAIM_TEMPLATES = Source(
     list_fact=partial(ObjectsListed, kind="ResourceClaimTemplate"),
     kind="ResourceClaimTemplate",
     is_optional=True,
+    translate_partly=partial_claims.translate_template,
 )
 RESOURCE_SLICES = Source(
     "resourceslices",

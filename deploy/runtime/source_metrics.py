@@ -23,7 +23,7 @@ def source_metrics(states: Mapping[str, ReflectorState]) -> Iterator[Metric]:
     yield Metric(
         "bursar_source_unread_objects",
         "gauge",
-        "Objects of the newest list whose records were refused: they are in no row. 0 is right.",
+        "Objects of the newest list whose records were refused. 0 is right.",
         [Sample(state.unread_count, {"source": name}) for name, state in sorted(states.items())],
     )
     yield Metric(

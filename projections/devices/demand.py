@@ -13,10 +13,16 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from bus.events.devices import Allocation, DeviceAsk, DeviceRequest, DeviceResult
+from bus.events.devices import (
+    CARD_DRIVERS,
+    Allocation,
+    DeviceAsk,
+    DeviceRequest,
+    DeviceResult,
+)
 
 #: Drivers whose devices are cards.
-GPU_DRIVERS = frozenset(("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"))
+GPU_DRIVERS = CARD_DRIVERS
 
 #: Resources of which each is a whole accelerator, and what they are called where no label says it. A template of Ascend
 #: (``910-2c``) is a part of one.

@@ -83,6 +83,8 @@ class Source(msgspec.Struct, frozen=True):
     on_demand: bool = False
     #: None = it is watched.
     polling: Polling | None = None
+    #: Of an object whose record was refused: the fact of its readable parts. None = it has none.
+    translate_partly: Translate | None = None
     #: The uid of an object whose record was refused; "" where it cannot be read.
     uid_of: Callable[[bytes], str] = uid_of
 
@@ -148,8 +150,8 @@ class ReflectorState(msgspec.Struct):
     reissued: int = 0
     #: When the kind was last found not to be installed; it is not, while this is later than ``heard_us``.
     absent_us: int = 0
-    #: Objects of the newest list that are in no row of the ledger, as their records were refused: name to reason, the
-    #: first hundred, and how many they are (0 is right).
+    #: Objects of the newest list whose records were refused: name to reason, the first hundred, and how many they are
+    #: (0 is right). Claims of devices among them are charged by what can be read, others are in no row of the ledger.
     unread: dict[str, str] = msgspec.field(default_factory=dict)
     unread_count: int = 0
     #: Why nothing is published, where a clock is wrong by years; "" where it is not.

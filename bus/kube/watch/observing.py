@@ -50,11 +50,14 @@ class Observing:
         return self._source.translate(record, self._labels)
 
     def item(self, record: Record) -> tuple[Event, str]:
-        """The event of an item of a list and its uid, which may be "" where the item is refused."""
+        """The event of an item of a list and its uid, which may be "" where the item is refused.
+
+        A refused item is named, and its readable parts are published where its kind has a fact of these.
+        """
         try:
             event = self.translated(record)
         except (MalformedJsonError, ObservationError) as error:
-            refused = self.refused(record, error)
+            refused = self._partly(record) or self.refused(record, error)
             uid = self._source.uid_of(record.object)
             self._unread_count += 1
             if len(self._unread) < MOST_NAMED:
@@ -62,6 +65,14 @@ class Observing:
                 self._unread[name] = f"{type(error).__name__}: {error}"[: lines.LONGEST_REASON]
             return refused, uid
         return event, records.identity(event)[0]
+
+    def _partly(self, record: Record) -> Event | None:
+        if self._source.translate_partly is None:
+            return None
+        try:
+            return self._source.translate_partly(record, self._labels)
+        except (MalformedJsonError, ObservationError):
+            return None
 
     def refused(self, record: Record, error: MalformedJsonError | ObservationError) -> Event:
         """That ``record`` says nothing that can be used."""

@@ -19,6 +19,22 @@ ODD = {
     "odd keys": b'{"\\ud800":1,"\xff":2,"\\ud800":3}',
     "brackets in texts": rb'{"\"]}":"\\\"}],","]}":"{\ud800["}',
 }
+#: Parameters that look like what stands around them, each with a value that strict readers refuse.
+PARAMETERS = {
+    **ODD,
+    "an end of the list": rb'{"]}},":"\ud800","x":"]}}],\"items\":[]}"}',
+    "marks of managedFields": rb'{"managedFields":["\ud800"],"managedFields":[1],"x":{"y":[1]},"spec":{}}',
+    "marks of managedFields, from one to the next": b'{"a":0,"managedFields":[{"b":[1]},"spec"],"a":{"c":[1]},"spec":2}',
+    "requests of its own": rb'{"requests":[],"requests":[{"name":"\ud800"}],"devices":{"requests":null}}',
+    "a claim in a claim": rb'{"metadata":{"uid":"other","uid":"\udfff"},"spec":{"devices":{"requests":[]}},"status":null}',
+    "a million empty arrays": b"[" + b"[]," * 300_000 + b'"\\ud800"]',
+    "objects of 5,000 levels with texts": b'{"]":["}",' * 2_500 + rb'"\ud800"' + b"]}" * 2_500,
+    "escapes without end": rb'"\ud800' + rb"\\\"" * 100_000 + b'"',
+    "half of a pair beside a pair": rb'"\ud83d\ude00\ude00\ud83d"',
+    "numbers of every size": b"[1e400,-0,0.0e-999," + b"1" * 400 + b",12345678901234567890123]",
+    "keys that differ by escapes": rb'{"\/":1,"/":2,"\u002f":3}',
+    "a byte order mark and white space": b' \t\r\n{"\xef\xbb\xbf":1,"\xef\xbb\xbf":2}\n ',
+}  # fmt: skip
 
 
 def in_unread_fields(thing, odd):

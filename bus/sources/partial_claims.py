@@ -1,0 +1,117 @@
+"""Claims of devices, and templates, with a part that cannot be read: their facts carry the other parts. Pure.
+
+An unreadable request counts as the most that it may be given, of each class that it names. Without a readable class it counts
+for the driver of each vendor's cards. So a claim whose requests a reader refuses is never free.
+
+Source: docs/devices.md ("What counts in quotas").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bus import strict
+from bus.envelope import Event
+from bus.events.devices import CARD_DRIVERS
+from bus.kube.watch import cutting
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Metadata, Record
+from bus.sources import devices
+from bus.sources.devices import ClaimStatus, Request, Result
+
+
+class Loose(msgspec.Struct):
+    """A claim or a template of which nothing is expected."""
+
+    metadata: Any = None
+    spec: Any = None
+    status: Any = None
+
+
+def translate_claim(record: Record, labels: LabelPolicy) -> Event:
+    """The fact of a claim by its readable parts. Raises MalformedJsonError or ObservationError without an identity."""
+    found = _loose(record)
+    found["spec"] = _spec(found["spec"])
+    found["status"] = _status(found["status"])
+    return devices.translate_claim(_mended(record, found), labels)
+
+
+def translate_template(record: Record, labels: LabelPolicy) -> Event:
+    """The same of a template."""
+    found = _loose(record)
+    within = found["spec"]
+    if within is not None:
+        found["spec"] = {"spec": _spec(within.get("spec") if isinstance(within, dict) else [])}
+    return devices.translate_template(_mended(record, found), labels)
+
+
+def _mended(record: Record, found: dict[str, Any]) -> Record:
+    return msgspec.structs.replace(record, object=msgspec.json.encode(found))
+
+
+def _loose(record: Record) -> dict[str, Any]:
+    raw = cutting.picked(record.object, Loose)
+    found = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), Loose)
+    return {"metadata": _metadata(found.metadata), "spec": found.spec, "status": found.status}
+
+
+def _metadata(written: Any) -> dict[str, Any]:
+    """The fields of an object's metadata that can be read; of its labels and annotations the texts."""
+    found = dict[str, Any]()
+    for name, value in (written if isinstance(written, dict) else {}).items():
+        if name in ("labels", "annotations") and isinstance(value, dict):
+            value = {key: text for key, text in value.items() if isinstance(text, str)}
+        if _fits({"uid": "", "name": "", "resourceVersion": "", name: value}, Metadata):
+            found[name] = value
+    return found
+
+
+def _spec(written: Any) -> dict[str, Any] | None:
+    """``spec`` of a claim with a request that can be read for each of its requests."""
+    if written is None:
+        return None
+    within = written.get("devices", {}) if isinstance(written, dict) else None
+    asked = within.get("requests") if isinstance(within, dict) else False
+    if asked is None:
+        return {}
+    requests = asked if isinstance(asked, list) else [asked]
+    return {"devices": {"requests": [one if _fits(one, Request) else _most(one) for one in requests]}}  # fmt: skip
+
+
+def _most(written: Any) -> dict[str, Any]:
+    """The request that stands for an unreadable one."""
+    request = written if isinstance(written, dict) else {}
+    name, several = request.get("name"), request.get("firstAvailable")
+    asks = [request.get("exactly"), *(several if isinstance(several, list) else ())]
+    classes = [one.get("deviceClassName") for one in asks if isinstance(one, dict)]
+    known = sorted({one for one in classes if isinstance(one, str)}) or sorted(CARD_DRIVERS)
+    every = [{"deviceClassName": one, "allocationMode": "All"} for one in known]
+    return {"name": name if isinstance(name, str) else "", "firstAvailable": every}
+
+
+def _status(written: Any) -> Any:
+    """``status`` of a claim with those results that can be read; None where even that is unreadable."""
+    if _fits(written, ClaimStatus | None):
+        return written
+    try:
+        given = written["allocation"]
+        results = [one for one in given["devices"]["results"] if _fits(one, Result)]
+    except (TypeError, KeyError):
+        return None
+    stamp = given.get("allocationTimestamp")
+    return {
+        "allocation": {
+            "allocationTimestamp": stamp if isinstance(stamp, str) else None,
+            "devices": {"results": results},
+        }
+    }
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
