@@ -57,6 +57,13 @@ Bursar runs in mode {{ .Values.mode | quote }}.
 {{- if eq .Values.mode "watch" }} It reads the cluster and changes nothing.{{- end }}
 {{- if eq .Values.mode "shadow" }} It records its decisions on quotas and refuses nothing.{{- end }}
 {{- if eq .Values.mode "enforce" }} It refuses workloads above their quota.{{- end }}
+{{- if ne .Values.mode "watch" }}
+
+Register the webhook with your own rights; Bursar has none for it:
+  POD={{ if eq .Values.size "small" }}bursar-0{{ else }}bursar-act-0{{ end }}
+  kubectl -n bursar-system exec $POD -- bursar manifests --registration |
+    kubectl apply --server-side --force-conflicts -f -
+{{- end }}
 
 Is it healthy?
   kubectl -n bursar-system exec {{ if eq .Values.size "small" }}bursar-0{{ else }}bursar-act-0{{ end }} -- bursar status

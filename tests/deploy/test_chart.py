@@ -78,6 +78,9 @@ def test_the_notes_name_a_pod_that_answers(size):
     of_set = named.removesuffix("-0")
 
     assert f"kubectl -n {NAMESPACE} exec {named} -- bursar status" in notes
+    assert f"POD={named}\n" in notes and "bursar manifests --registration |" in notes
+    watch = render(FILES["templates/NOTES.txt"], USUAL | {"size": str(size), "mode": "watch"})
+    assert "registration" not in watch
     assert "refuses workloads above their quota" in notes and "changes nothing" not in notes
     assert ("StatefulSet", NAMESPACE, of_set) in rendered(size=str(size), mode="enforce")
 

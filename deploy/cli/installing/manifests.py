@@ -199,7 +199,7 @@ def install(
         )
     found = _installation(size, mode, act, image, floor=floor, api=api)
     changes = _previewed(asked, found)
-    answer(asked, changes, fields=_FIELDS, columns=_COLUMNS, notes=list(_secrets(found)))
+    answer(asked, changes, fields=_FIELDS, columns=_COLUMNS, notes=list(_steps(found)))
     refused = [one for one in changes if one["change"] == "refused"]
     for one in refused:
         say(f"{one['object']}: {' '.join(one['fields'])}")
@@ -231,13 +231,15 @@ def _previewed(asked: CommandContext, found: list[Installed]) -> list[dict[str, 
     return run(ask())
 
 
-def _secrets(found: list[Installed]) -> Iterator[str]:
-    """What has to be there before its pods can start."""
+def _steps(found: list[Installed]) -> Iterator[str]:
+    """Steps of people beside the installation: Secrets before its pods can start, the webhook after."""
     specs = [one.object.get("spec", {}).get("template", {}).get("spec", {}) for one in found]
     volumes = [volume for spec in specs for volume in spec.get("volumes", ())]
     names = dict.fromkeys(one["secret"]["secretName"] for one in volumes if "secret" in one)
     if names:
         yield f"its pods wait for the Secrets {', '.join(names)}: docs/install.md"
+    if any(one.object["metadata"]["name"] == "bursar-registrar" for one in found):
+        yield "then register the webhook with your own rights: docs/webhook.md"
 
 
 def _installation(
