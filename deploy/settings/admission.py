@@ -68,7 +68,7 @@ class AdmissionSettings(BaseModel):
     diagnosis: bool | None = None
     #: Open connections to the webhook, in all and from one address. An API server sends at most 600 requests at once.
     connections: int = Field(1_000, ge=8, le=100_000)
-    connections_per_address: int = Field(500, ge=4, le=100_000)
+    connections_per_address: int = Field(700, ge=4, le=100_000)
 
     @property
     def address(self) -> str:

@@ -25,7 +25,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     #: Open connections in all, handshakes included.
     most: int = 1_000
     #: Of these, from one address.
-    most_per_address: int = 500
+    most_per_address: int = 700
     #: From the accept to the end of the TLS handshake.
     handshake_seconds: float = 5.0
     #: From the first byte of a request (of the first one: from the handshake) to the end of its headers.

@@ -5,7 +5,8 @@ that Bursar itself is made of are never asked about, and a cluster starts from n
 
 Pods that a controller makes below a governed owner are asked about by a webhook of their own, and only when they are
 created: while nobody answers they pass, whatever the policy is, so that an outage of Bursar keeps no controller from
-replacing a pod; what passed is charged when it is seen. Any other change of theirs by a controller is left out. An
+replacing a pod; what passed is charged when it is seen. That is safe as no request can make a running Bursar not answer
+(:mod:`reactors.webhook.outline`). Any other change of theirs by a controller is left out. An
 ownerReference alone proves nothing: any tenant may write one.
 
 The deletion of a workload is never asked about. It asks for nothing, and so it never depends on Bursar.

@@ -3,11 +3,14 @@
 import pytest
 
 from bus.events.namespaces import NamespaceObserved
-from reactors.admitting import outlining
+from reactors.admitting import failing, outlining
+from reactors.webhook.application import Application
 from reactors.webhook.failure import UNAVAILABLE, UNREADABLE
 from reactors.webhook.outline import Outline, outline_of
 from tests.reactors.claimed import HARD, Devices
-from tests.reactors.cluster import QUOTA, Cluster
+from tests.reactors.cluster import QUOTA, Cluster, job
+from tests.reactors.webhook.asking import ask
+from tests.reactors.webhook.forms import FORMS
 from tests.reactors.webhook.reviews import encoded
 
 pytestmark = pytest.mark.simulated
@@ -98,6 +101,24 @@ async def test_what_a_quota_governs_is_refused(cluster, request_):
 @pytest.mark.parametrize("request_", FREE_ONES.values(), ids=FREE_ONES)
 async def test_a_neighbor_without_a_quota_is_allowed(cluster, request_):
     assert answer(cluster, **request_).allowed
+
+
+@pytest.mark.parametrize("inner", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("namespace", ["mapped", "free"])
+async def test_every_form_is_refused_where_a_quota_governs_and_allowed_elsewhere(
+    cluster, namespace, inner
+):
+    """By the whole way of a review: 9 cores in a quota of 4, beside the same without a quota."""
+    odd = job("a", 9, "", namespace)
+    odd["metadata"]["annotations"] = "HERE"
+    admission = cluster.admission
+    app = Application(admission.handler, failing(admission), unread=outlining(admission))
+    raw = encoded(resource=JOBS, namespace=namespace, object=odd).replace(b'"HERE"', inner)
+    pieces = [raw[at : at + 65_536] for at in range(0, len(raw), 65_536)]
+    asker = await ask(app, *pieces)
+
+    assert asker.status == 200
+    assert asker.response["allowed"] == (namespace == "free")
 
 
 async def test_what_was_not_read_to_its_end_may_name_a_quota(cluster):

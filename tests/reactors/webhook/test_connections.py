@@ -86,6 +86,11 @@ def test_reviews_are_answered_however_many_idle_connections_there_are(tmp_path, 
     assert run(answers()) == ({"allowed": 20}, True)
 
 
+def test_one_api_server_may_have_all_its_requests_under_review():
+    """It sends 600 at once (400 that read, 200 that write, in one pool of seats). Refused, one would fall under failurePolicy."""
+    assert ConnectionLimits().most_per_address > 600
+
+
 @LOOPS
 def test_a_connection_under_a_review_is_not_closed_for_a_newcomer(tmp_path, run):
     """Two reviews are under way and fill the room: the third client is refused, and both are answered."""

@@ -11,6 +11,7 @@ from reactors.webhook.outline import Outline, Reader, outline_of
 from reactors.webhook.scanner import Scanner
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
+from tests.reactors.webhook.forms import FORMS
 from tests.reactors.webhook.reviews import deployment, encoded
 
 QUOTA = "biz.group.resource.quota"
@@ -27,36 +28,6 @@ def around(inner, **request):
     """A review whose object has these bytes in an annotation's place."""
     item = deployment(annotations="HERE", labels={QUOTA: "team"})
     return encoded(object=item, **request).replace(b'"HERE"', inner)
-
-
-#: 25 forms of what a tenant can write; each review is above the limit, or malformed inside the object.
-FORMS = {
-    "less-than": b'"' + b"\\u003c" * 3_000_000 + b'"',
-    "ampersands": b'"' + b"\\u0026" * 1_000_000 + b'"',
-    "line separators": b'"' + b"\\u2028" * 1_000_000 + b'"',
-    "quotes": b'"' + b'\\"' * 2_000_000 + b'"',
-    "backslashes": b'"' + b"\\\\" * 2_000_000 + b'"',
-    "an odd run of backslashes": b'"' + b"\\\\" * 1_999_999 + b'\\""',
-    "brackets in a text": b'"' + b"[{" * 2_000_000 + b'"',
-    "a text that looks like a review": b'"' + b'\\"uid\\":\\"other\\",' * 300_000 + b'"',
-    "empty lists": b"[" + b",".join([b"[]"] * 1_200_000) + b"]",
-    "short texts": b"[" + b",".join([b'"\\u003c"'] * 400_000) + b"]",
-    "numbers": b"[" + b",".join([b"1"] * 2_000_000) + b"]",
-    "one number": b"1" * 4_000_000,
-    "many keys": b"{" + b",".join(b'"k%d":{}' % n for n in range(200_000)) + b"}",
-    "a long key": b'{"' + b"\\u003c" * 600_000 + b'":1}',
-    "nested lists": b"[" * 9_990 + b"]" * 9_990,
-    "nested objects": b'{"a":' * 9_990 + b"1" + b"}" * 9_990,
-    "a doubled key": b'{"a":1,"a":2}',
-    "a key that is doubled by an escape": b'{"a":1,"\\u0061":2}',
-    "a lone surrogate": b'"\\ud800"',
-    "a lone surrogate as a key": b'{"\\udc00":1}',
-    "invalid UTF-8": b'"\xff\xfe"',
-    "an overlong slash": b'"\xc0\xaf"',
-    "NUL": b'"\\u0000"',
-    "an integer of 200 digits": b"1" * 200,
-    "a float beyond a double": b"1e999999",
-}
 
 
 @pytest.mark.parametrize("inner", FORMS.values(), ids=FORMS)
