@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -34,6 +35,8 @@ PERIOD_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 #: How long the start waits for the first proof: API servers hear of a configuration within a second.
 START_SECONDS = 30.0
+
+NOT_REVIEWED = "a request passed without a review"
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +71,9 @@ class Prover:
         self._wanted = wanted
         self._clock = clock
         self.proof = Proof(wanted.mode, wanted.address)
+        #: When it was asked first, by the loop's clock, and the problem that was logged last.
+        self._begun = math.inf
+        self._told = ""
         #: What keeps the webhook from being registered, as whoever registers it knows; "" = nothing.
         self.registration: Callable[[], str] = str
         #: Whether an administrator has to register it first.
@@ -104,13 +110,22 @@ class Prover:
 
     async def prove(self) -> bool:
         """Ask once; whether the review arrived."""
+        self._begun = min(self._begun, asyncio.get_running_loop().time())
         problem = self._expired() or await self._problem()
-        if problem and problem != self.proof.problem:
+        is_news = problem not in ("", self._told) and not self._is_early(problem)
+        if is_news:
             _log.warning("no review arrives at %s: %s", self.proof.address, problem)
+        if is_news or not problem:
+            self._told = problem
         self.proof.problem = problem
         if not problem:
             self.proof.proven_us = self._clock.now_us()
         return not problem
+
+    def _is_early(self, problem: str) -> bool:
+        """Whether the API server may not have put the registration in force yet, as at every start."""
+        since = asyncio.get_running_loop().time() - self._begun
+        return problem == NOT_REVIEWED and not self.proof.proven_us and since < START_SECONDS
 
     def _expired(self) -> str:
         """Which certificate has ended. An API server that shows it to nobody may still keep an old connection open."""
@@ -135,7 +150,7 @@ class Prover:
             if proof.arrival_text(token) in str(error):
                 return ""
             if "exceeded quota" in str(error):
-                return "a request passed without a review"
+                return NOT_REVIEWED
             return f"the dry run is not allowed, apply rbac/registrar.yaml: {error}"
         except NotFoundError:
             return f"there is no namespace {namespace}: apply rbac/registrar.yaml"
@@ -144,7 +159,7 @@ class Prover:
             return str(error)
         except BursarError as error:
             return str(error)
-        return "a request passed without a review"
+        return NOT_REVIEWED
 
     _is_away = False
 

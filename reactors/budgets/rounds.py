@@ -43,6 +43,9 @@ from reactors.engine.replica import Replica
 
 #: Between two rounds.
 ROUND_SECONDS = 10.0
+#: Between two looks at whether a quota is new, and how many rounds come early for one that the ledger does not have yet.
+SOON_SECONDS = 0.5
+SOON_ROUNDS = 10
 
 #: The parts of the ledger that a round reads.
 _READ = frozenset({"quotas", "budget_entries", "budget_spends", "evidence"})
@@ -73,6 +76,8 @@ class Metering:
         self._writer = writer
         self._writes_elastic = writes_elastic
         self._since: dict[tuple[str, str], Condition] = {}
+        #: By uid of a quota: how many rounds came early for it, as many as it needs or is given.
+        self._looks: dict[str, int] = {}
         self._forecasts = Forecasts(lambda query: self._store.select(query), replica.cluster)
 
     async def run(self) -> None:
@@ -82,7 +87,23 @@ class Metering:
                 await self.round()
             except RetryableError as error:
                 _log.warning("budgets and status wait: %s", error)
-            await asyncio.sleep(ROUND_SECONDS)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Return after a round's time; earlier where a quota is new, until the ledger has it and its status is written."""
+        for _ in range(int(ROUND_SECONDS / SOON_SECONDS)):
+            await asyncio.sleep(SOON_SECONDS)
+            there = {
+                node.uid
+                for tree in self._trees.trees.values()
+                for node in tree.nodes.values()
+                if node.kind == BUSINESS and node.observed is not None
+            }
+            self._looks = {uid: n for uid, n in self._looks.items() if uid in there}
+            new = [uid for uid in there if self._looks.get(uid, 0) < SOON_ROUNDS]
+            if new and self._writer is not None:
+                self._looks |= {uid: self._looks.get(uid, 0) + 1 for uid in new}
+                return
 
     async def round(self) -> None:
         """Bring everything up to now, once. Not while rows that budgets are read from are being filled: the older ones
@@ -175,6 +196,7 @@ class Metering:
                 except ClusterUnavailableError as error:
                     _log.warning("the status of quota %r is not written: %s", node.name, error)
                     return
+                self._looks[node.uid] = SOON_ROUNDS
                 if outcome.result == "refused":
                     _log.error("the status of quota %r is refused: %s", node.name, outcome.message)
 

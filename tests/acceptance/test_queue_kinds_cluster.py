@@ -80,6 +80,8 @@ WORKLOADS = {
         table.RAYJOB,
         {
             "shutdownAfterJobFinishes": True,
+            # No submitter: three pods, as of the others.
+            "submissionMode": "HTTPMode",
             "rayClusterSpec": {
                 "headGroupSpec": {"template": template()},
                 "workerGroupSpecs": [{"replicas": 1, "numOfHosts": 2, "template": template()}],
@@ -178,10 +180,14 @@ class Waiting:
             assert found["metadata"]["annotations"][QUEUE_ANNOTATION] == self.quota
 
     def charges(self):
-        """Name to what the quota charges for it."""
+        """Name to what the quota charges for it of CPU. KubeRay's own containers ask for memory besides."""
         tree = self.site.admission.journals.tree(f"biz/{self.quota}")
         grants = tree.nodes[self.quota].grants.values()
-        return {one.name: dict(one.charge) for one in grants if one.charge}
+        return {
+            one.name: {key: n for key, n in one.charge.items() if key.endswith(".cpu")}
+            for one in grants
+            if one.charge
+        }
 
 
 def owned_by(found):

@@ -97,6 +97,38 @@ async def test_shadow_starts_and_says_that_no_review_arrives():
     assert found.proof.problem == "a request passed without a review"
 
 
+@pytest.mark.simulated
+async def test_a_registration_that_is_not_in_force_yet_warns_of_nothing(caplog, monkeypatch):
+    """An API server takes a moment at each start. A problem that lasts, or comes later, is logged once."""
+    found = prover(None, AdmissionSettings(mode="shadow"))
+    await found.prove()
+    found._cluster.way = "arrives"
+    await found.prove()
+    assert caplog.messages == []
+
+    found._cluster.way = None
+    await found.prove()
+    await found.prove()
+    assert ["no review arrives" in one for one in caplog.messages] == [True]
+
+    caplog.clear()
+    lasting = prover(None, AdmissionSettings(mode="shadow"))
+    await lasting.prove()
+    monkeypatch.setattr("deploy.runtime.proving.START_SECONDS", 0)
+    await lasting.prove()
+    await lasting.prove()
+    assert ["no review arrives" in one for one in caplog.messages] == [True]
+
+
+async def test_another_problem_at_the_start_is_logged_at_once(caplog):
+    found = prover(
+        PermissionDeniedError("deployments is forbidden"), AdmissionSettings(mode="shadow")
+    )
+    await found.prove()
+
+    assert "apply rbac/registrar.yaml" in caplog.messages[0]
+
+
 async def test_an_api_server_that_is_away_proves_nothing_and_ends_nothing():
     found = prover(ClusterUnavailableError("connection refused"))
     await found.begin(seconds=0)
