@@ -24,7 +24,7 @@ from bus.errors import ObservationError, QuantityError
 from bus.events.constraints import HostPort
 from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.kube.watch import records
-from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named, user_named
+from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named, pod_user
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 from bus.sources import card_texts
 from bus.sources.constraints import Placing, PodClaim, constraints_of
@@ -193,7 +193,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         priority=spec.priority or 0,
         owner=owner,
         team=named(labels.team, metadata.labels),
-        user=user_named(labels, metadata.labels),
+        user=pod_user(labels, metadata.labels, metadata.annotations),
         labels=texts.labels,
         annotations=texts.annotations,
         resources=resources,

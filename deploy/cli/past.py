@@ -15,7 +15,6 @@ import sqlalchemy as sa
 import typer
 
 from deploy.cli import times
-from deploy.cli.notes.position import standing
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say
 from deploy.runtime import kept
@@ -24,6 +23,7 @@ from deploy.settings.place import LedgerPlace, PastLedger
 from projections.engine.past import past_rows, sequence_before
 from projections.engine.replay import live_checkpoint
 from projections.engine.segments.reading import event_at, selecting
+from projections.evidence import newest_s
 
 #: The folder of kept rows, in the data folder.
 FOLDER = "past"
@@ -73,7 +73,8 @@ def sequence_at(connection: sa.Connection, at: str, option: str) -> int:
 def _sequence(connection: sa.Connection, at: str, option: str) -> int:
     if at.isdecimal():
         return int(at[:20])
-    second = times.second_of(at, ZoneInfo("UTC"), option, standing(connection).moment_s())
+    newest = newest_s(lambda query: [tuple(row) for row in connection.execute(query)])
+    second = times.second_of(at, ZoneInfo("UTC"), option, max(newest.values(), default=0))
     return sequence_before(connection, ((second or 0) + 1) * 1_000_000 - 1)
 
 

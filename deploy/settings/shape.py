@@ -242,6 +242,8 @@ class LabelSettings(_Part):
     team: str = _POLICY.team
     #: Label of pods and namespaces that names the user.
     user: str = _POLICY.user
+    #: Annotations and labels of pods that name the user where the label does not, in this order; of one key the annotation first.
+    pod_users: tuple[str, ...] = _POLICY.pod_users
     #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
     owner_annotation: str = _POLICY.owner_annotation
     #: A file of at least 32 random bytes: names of users, and of authors of orders, stand in the history under this key alone.
@@ -276,6 +278,7 @@ class LabelSettings(_Part):
             names=self.names(),
             team=self.team,
             user=self.user,
+            pod_users=self.pod_users,
             owner_annotation=self.owner_annotation,
             label_keys=_POLICY.label_keys | self.keep | {self.team, self.user},
             label_prefixes=(*_POLICY.label_prefixes, *self.keep_prefixes),

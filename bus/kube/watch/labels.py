@@ -83,6 +83,9 @@ class LabelPolicy(msgspec.Struct, frozen=True):
     team: str = "bursar.io/team"
     #: Label of pods and namespaces that names the user.
     user: str = "bursar.io/user"
+    #: Annotations and labels of pods that name the user where the label does not, in this order; of one key the annotation first.
+    #: KubeSpawner 7 writes the name into the annotation and a slug of it into the label.
+    pod_users: tuple[str, ...] = ("hub.jupyter.org/username",)
     #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
     owner_annotation: str = "owner"
     #: Under which key names of users go into the history; None = as they are.
@@ -177,11 +180,11 @@ def kept_labels(
 
 
 def _sealed(labels: Mapping[str, str], policy: LabelPolicy) -> Mapping[str, str]:
-    """The labels, the user's under the policy's key."""
+    """The labels, those that name users under the policy's key."""
     if policy.names is None:
         return labels
-    user = user_named(policy, labels)
-    return labels if user is None else {**labels, policy.user: user}
+    users = {key: name for key in (policy.user, *policy.pod_users) if (name := named(key, labels))}
+    return {**labels, **{key: policy.names.sealed(name) for key, name in users.items()}}
 
 
 def _longest(policy: LabelPolicy) -> int:
@@ -235,8 +238,25 @@ def user_named(
     annotations: Mapping[str, str] | None = None,
 ) -> str | None:
     """The user by the label, or else by the annotation of the owner; under the policy's key where it has one."""
-    found = named(policy.user, labels) or named(policy.owner_annotation, annotations)
-    return found and (found if policy.names is None else policy.names.sealed(found))
+    return _sealed_name(
+        policy, named(policy.user, labels) or named(policy.owner_annotation, annotations)
+    )
+
+
+def pod_user(
+    policy: LabelPolicy,
+    labels: Mapping[str, str] | None,
+    annotations: Mapping[str, str] | None,
+) -> str | None:
+    """The user of a pod: by the label, or else by the first of ``policy.pod_users``; under the policy's key where it has one."""
+    found = named(policy.user, labels)
+    for key in policy.pod_users:
+        found = found or named(key, annotations, labels)
+    return _sealed_name(policy, found)
+
+
+def _sealed_name(policy: LabelPolicy, name: str | None) -> str | None:
+    return name and (name if policy.names is None else policy.names.sealed(name))
 
 
 def gpu_model(labels: Mapping[str, str] | None, policy: LabelPolicy) -> str | None:

@@ -12,6 +12,7 @@ from bus.kube.kinds import QUOTA_LABELS
 from bus.kube.watch import lists
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import pods
+from bus.user_names import UserNames
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u1", "name": "p", "namespace": "team-a", "resourceVersion": "7"}
@@ -74,6 +75,45 @@ def test_recorded_labels_and_annotations_are_kept_by_the_list():
     }
     assert first.annotations == {"bursar.io/note": "kept"}
     assert (first.team, first.user) == (None, "ann")
+
+
+#: As KubeSpawner 7.1 writes them for the user Ada.Lovelace@example.org: the label has a slug.
+HUB = {"hub.jupyter.org/username": "ada-lovelace-example---059b8523"}
+HUB_NOTES = {"hub.jupyter.org/username": "Ada.Lovelace@example.org", "owner": "nobody"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "user"),
+    [
+        (HUB, HUB_NOTES, "Ada.Lovelace@example.org"),
+        (HUB, {}, HUB["hub.jupyter.org/username"]),
+        (HUB | {"bursar.io/user": "ann"}, HUB_NOTES, "ann"),
+        ({}, {"owner": "nobody"}, None),
+        ({"mail": "b@example.org"}, {}, None),
+    ],
+)
+def test_the_user_is_the_first_of_the_ordered_labels_and_annotations(labels, annotations, user):
+    found = observed(pod(labels=labels, annotations=annotations))
+
+    assert found.user == user
+    assert "hub.jupyter.org/username" not in found.labels | found.annotations
+
+
+def test_the_order_of_labels_and_annotations_that_name_the_user_is_a_setting():
+    policy = LabelPolicy(pod_users=("example.com/mail", "hub.jupyter.org/username"))
+    both = pod(labels=HUB | {"example.com/mail": "ada"}, annotations=HUB_NOTES)
+
+    assert observed(both, policy).user == "ada"
+    assert observed(pod(labels=HUB, annotations=HUB_NOTES), LabelPolicy(pod_users=())).user is None
+
+
+def test_every_label_that_names_a_user_stands_under_the_key():
+    names = UserNames(b"k" * 32)
+    policy = LabelPolicy(names=names, label_keys=frozenset(HUB))
+    found = observed(pod(labels=HUB, annotations=HUB_NOTES), policy)
+
+    assert found.user == names.sealed("Ada.Lovelace@example.org")
+    assert found.labels == {key: names.sealed(name) for key, name in HUB.items()}
 
 
 def condition(kind, status="True", **more):
