@@ -20,6 +20,7 @@ from bus.kube import kinds
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.advice import Advice, advise, advise_quota
+from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.mapping import tree_of, types_of
@@ -94,7 +95,13 @@ class Trial:
 
     def _workload(self, object: Json, kind: kinds.Kind, evaluation: Evaluation) -> Evaluation:
         asked = partial(self._view.state.asked, namespace=evaluation.namespace)
+        known = self._find(evaluation.kind, evaluation.namespace, evaluation.name)
+        if not known:
+            # The API server drops the status of what is created.
+            object = {key: value for key, value in object.items() if key != "status"}
         ask = asked(kinds.asked(kind, object))
+        if kind.kind == DAEMON_SET and not known:
+            ask = kinds.scaled(ask, matching(object, self._view.state.current_nodes()))
         where = self._view.place(ask.labels, evaluation.namespace)
         if evaluation.namespace in self._exempt or where is None:
             return evaluation
@@ -104,7 +111,6 @@ class Trial:
             return msgspec.structs.replace(
                 evaluation, reason="covered", message="its owner is charged"
             )
-        known = self._find(evaluation.kind, evaluation.namespace, evaluation.name)
         self._asked += 1
         request = Request(
             where.quota, known or f"new/{self._asked}", evaluation.kind, evaluation.namespace, evaluation.name,

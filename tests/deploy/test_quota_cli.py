@@ -243,6 +243,15 @@ def test_check_asks_for_what_an_object_that_is_there_wants_more(told, roomy, tmp
     assert told("quota", "check", manifest(tmp_path, mine), data=roomy)[0]["reason"] == "fewer"
 
 
+def test_check_reads_no_status_of_what_would_be_created(told, roomy, tmp_path):
+    """A manifest that was read from a cluster says how its Job ended there. A create begins anew."""
+    ended = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
+    job = {**deployment("again", 1, 90), "apiVersion": "batch/v1", "kind": "Job", "status": ended}
+    (row,) = told("quota", "check", manifest(tmp_path, job), code=Exit.NOT_ADMITTED, data=roomy)
+
+    assert row["reason"] == "over-quota"
+
+
 def test_check_records_nothing(told, data, tmp_path):
     before = told("why", "team"), told("get", "quotas")
     told("quota", "check", manifest(tmp_path, deployment("w", 1, 1, "labs")))
