@@ -15,12 +15,15 @@ from projections.engine.fill import Fill
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.nodes import nodes
+from projections.pod_runs.derivation import derivation
 from projections.usage import usage_hours
 from tests.projections.engine.archives import ledger, lives
 
 pytestmark = pytest.mark.simulated
 
 LIVES = lives(40)
+#: The version of the rules of pods.
+RUNS = derivation.version
 EARLIER = len(LIVES) * 9 // 10
 
 
@@ -63,7 +66,8 @@ def version(store):
 
 
 @pytest.mark.parametrize(
-    "parts", [("usage=2",), ("pod_runs=13",), ("namespaces=4", "waits=1"), ("usage=2", "budgets=2")]
+    "parts",
+    [("usage=2",), (f"pod_runs={RUNS}",), ("namespaces=4", "waits=1"), ("usage=2", "budgets=2")],
 )
 def test_what_changed_is_filled_and_joins_while_the_rest_goes_on(store, right, parts):
     play(store, LIVES[:EARLIER])
@@ -103,7 +107,7 @@ def crash_at(label, count=1):
 @pytest.mark.parametrize("label", ["fill.before_join", "fill.after_join"])
 def test_the_old_rows_stay_until_all_are_put_in_place_at_once(store, right, label):
     play(store, LIVES[:EARLIER])
-    older(store, "pod_runs=13")
+    older(store, f"pod_runs={RUNS}")
     crash_at(label)
     try:
         with pytest.raises(_Crash):
@@ -176,7 +180,7 @@ async def test_what_is_said_while_it_is_filled_is_in_it(tmp_path, right, monkeyp
     transport = MemoryTransport()
     await transport.publish(LIVES[:EARLIER])
     await Runner(store, Folder(MODEL, store), transport).run(live=False)
-    older(store, "pod_runs=13")
+    older(store, f"pod_runs={RUNS}")
     seen = []
 
     def until(runner):
@@ -196,7 +200,7 @@ async def test_what_goes_wrong_while_it_is_filled_ends_the_runner(tmp_path, monk
     transport = MemoryTransport()
     await transport.publish(LIVES)
     await Runner(store, Folder(MODEL, store), transport).run(live=False)
-    older(store, "pod_runs=13")
+    older(store, f"pod_runs={RUNS}")
     with store.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM events WHERE sequence = 5"))
 
