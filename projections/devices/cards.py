@@ -26,7 +26,7 @@ Taken = tuple[int, int, int]
 
 
 class Occupant(msgspec.Struct, frozen=True):
-    """A claim: its results with the pods that hold them, and all its pods that were ever bound."""
+    """A claim: its results with the pods that hold them, and all its pods that were bound or have unknown time."""
 
     claim: Claim
     uses: list[Use]
@@ -112,8 +112,11 @@ def _allocated(use: Use) -> tuple[int, int]:
 
 
 def _reserved(use: Use, pods: Iterable[Span]) -> list[tuple[int, int]]:
-    """When nobody holds it, and nobody may have: longer than clocks differ. A pod of less than a second holds in none."""
-    busy = [(a, b) for pod in pods if (a := pod.start_s or 0) < (b := _last(pod))]
+    """When no pod holds it, nor may hold it: longer than clocks differ. A pod of less than a second holds in none.
+
+    A pod that was never seen bound may hold it in its unknown time alone.
+    """
+    busy = [(a, b) for pod in pods if (a := _first(pod)) < (b := _last(pod))]
     return [(a, b) for a, b in _without(*_allocated(use), busy) if b - a > GRACE_S]
 
 
@@ -131,6 +134,10 @@ def _unknown(use: Use, pods: Iterable[Span]) -> list[tuple[int, int]]:
         for a, b in union(interval for interval in maybe if interval[0] < interval[1])
         for one in _without(a, b, holds)
     ]
+
+
+def _first(pod: Span) -> int:
+    return _last(pod) - pod.unknown_s if pod.start_s is None else pod.start_s
 
 
 def _last(pod: Span) -> int:

@@ -81,7 +81,7 @@ class ClaimHoldings:
         pods: list[Span] = []
         for uid in sorted(self.pods_of(claim)):
             pod = self._span_of(uid)
-            if pod is None or pod.start_s is None:
+            if pod is None or (pod.start_s is None and not pod.unknown_s):
                 continue
             if all(one.uid != claim.uid for one in self._claims(pod)):
                 continue

@@ -83,10 +83,12 @@ def claims_of(
         for claim in own
         if claim.is_generated and claim.owner and claim.owner.uid == pod.uid
     }
+    # One that was never seen bound may have begun where its unknown time does.
+    start_s = pod.end_s if pod.start_s is None and pod.unknown_s else pod.start_s
     for name in sorted(pod.names):
         free = [one for one in named(name) if not one.is_generated]
-        if free and pod.start_s is not None:
-            start_us = pod.start_s * SECOND_US + SECOND_US - 1
+        if free and start_s is not None:
+            start_us = start_s * SECOND_US + SECOND_US - 1
             free.sort(key=lambda one: (one.created_us or 0, one.uid))
             before = [one for one in free if (one.created_us or 0) <= start_us]
             chosen = before[-1] if before else free[0]

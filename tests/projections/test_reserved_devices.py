@@ -141,6 +141,43 @@ def test_a_claim_is_reserved_while_no_pod_holds_it_and_for_whom():
     ]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("batch", [1, 2, 1000])
+def test_unknown_time_of_a_pod_that_was_never_seen_bound_is_not_reserved(batch, order):
+    """It may have held the claim between its last observation and the list without it, and not before."""
+    events = [
+        SLICE,
+        claim_observed("g", "gpu-0", stamp=0, at=0),
+        given.pod_observed("p", claims=("g",), node=None, at=10, created=10),
+        *given.pods_listed(["p"], "8", 30),
+        *given.pods_listed([], "9", 60),
+        claim_observed("g", version=2, at=90),
+    ]
+
+    found = [
+        (row[3], row[4], row[5] - given.START_S, row[6] - given.START_S)
+        for row in rows(events[::order], batch=batch)
+    ]
+    assert found == [("reserved", "", 0, 30), ("reserved", "", 60, 90), ("unknown", "", 30, 60)]
+
+
+@pytest.mark.parametrize("node", [None, "n"])
+def test_a_pod_that_waits_or_was_seen_to_end_unbound_takes_no_reserved_time(node):
+    """The claim of a bystander: what it may have held is known."""
+    events = [
+        SLICE,
+        claim_observed("g", "gpu-0", stamp=0, at=0),
+        given.pod_observed("ended", claims=("g",), node=None, at=10, created=10),
+        given.pod_vanished("ended", claims=("g",), node=None, at=40, created=10),
+        given.pod_observed("waits", claims=("g",), node=None, at=50, created=50),
+        given.pod_observed("other", node=node, at=10, created=10),
+        claim_observed("g", version=2, at=90),
+    ]
+
+    found = [(row[3], row[5] - given.START_S, row[6] - given.START_S) for row in rows(events)]
+    assert found == [("reserved", 0, 90)]
+
+
 @pytest.mark.parametrize("ended", [3, 20, 89])
 def test_a_pod_of_less_than_a_second_divides_no_reserved_time(ended):
     """It was cut in two, and a second at its edge counted for nobody."""
