@@ -108,7 +108,7 @@ def suspends(kind: Kind, object: Mapping[str, Any]) -> bool:
 def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
     found = containers = 0
     for entry in kind.sets:
-        if not _hold(object, entry.when):
+        if entry.when and not _hold(object, entry.when):
             continue
         holders = list(find(object, entry.at))
         if not holders and entry.default_container is not None:
@@ -144,7 +144,7 @@ def _needs(
 ) -> Needs:
     """Of one pod with the containers that its controller adds. Users state limits only of those that they write."""
     demand, unstated = pod_needs(template, at)
-    applied = [one for one in adds if _is_added(object, one)]
+    applied = [one for one in adds if _is_added(object, one)] if adds else []
     if not applied:
         return demand, unstated
     written = [(one, _resources(object, one)) for one in applied]
