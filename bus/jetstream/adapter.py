@@ -22,7 +22,7 @@ from bus.errors import BusUnavailableError, HistoryDivergedError
 from bus.jetstream import wire
 from bus.jetstream.connection import ApiError, Connection, Credentials
 from bus.jetstream.exchange import Exchange
-from bus.jetstream.guard import GuardLine, guard_lines, varz_of
+from bus.jetstream.guard import GuardLine, guard_lines, refusal_of, varz_of
 from bus.jetstream.publisher import Publisher
 from bus.jetstream.reader import Reader
 from bus.jetstream.tls import Tls
@@ -230,6 +230,13 @@ class JetStream:
         info: dict[str, Any] = msgspec.json.decode(await self._info())
         varz = [await varz_of(url, self._connection.tls) for url in monitor_urls]
         return guard_lines(self.stream, info, self._connection.server_info, varz)
+
+    async def refusal(self, *monitor_urls: str) -> str:
+        """Why one of its servers is unhealthy, by addresses as in :meth:`guard`; "" where none says so."""
+        for url in monitor_urls:
+            if found := await refusal_of(url, self._connection.tls):
+                return found
+        return ""
 
     async def original(self) -> int:
         """Of a mirror: the last sequence of the history itself, as its own server says now.

@@ -209,15 +209,25 @@ async def varz_of(monitor_url: str, tls: Tls | None) -> dict[str, Any] | None:
     """
     if urlsplit(monitor_url).scheme in SCHEMES:
         return await server_state(monitor_url, "VARZ", tls=tls)
-    return await asyncio.to_thread(_varz, monitor_url)
+    return await asyncio.to_thread(_told, monitor_url, "/varz")
 
 
-def _varz(monitor_url: str) -> dict[str, Any] | None:
+async def refusal_of(monitor_url: str, tls: Tls | None) -> str:
+    """Why a server is unhealthy, such as a write that failed on a full disk; "" = it is healthy, or does not tell."""
+    if urlsplit(monitor_url).scheme in SCHEMES:
+        told = await server_state(monitor_url, "HEALTHZ", tls=tls)
+    else:
+        told = await asyncio.to_thread(_told, monitor_url, "/healthz")
+    found = told or {}
+    return "" if found.get("status", "ok") == "ok" else str(found.get("error") or found["status"])
+
+
+def _told(monitor_url: str, path: str) -> dict[str, Any] | None:
     parts = urlsplit(monitor_url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port or 8222, timeout=_MONITOR_SECONDS)
     try:
-        connection.request("GET", parts.path.rstrip("/") + "/varz")
+        connection.request("GET", parts.path.rstrip("/") + path)
         answer = connection.getresponse().read(_MONITOR_BYTES)
         decoded = msgspec.json.decode(answer)
     except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeDecodeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -12,6 +13,8 @@ import typer
 from bus import embedded
 from bus.clock import SECOND_US, SystemClock, format_stamp
 from bus.errors import BursarError
+from bus.stored_blocks import last_sequence
+from bus.streams import history
 from deploy.cli import times
 from deploy.cli.notes import oversubscribed, unassigned
 from deploy.cli.notes.governed import governed, governed_line
@@ -28,7 +31,8 @@ from deploy.hints import hint
 from deploy.runtime.ledgers import reading
 from deploy.settings.addresses import masked, unverified
 from projections.engine.segments.reading import selecting, trimmed_until
-from projections.engine.tables import events
+from projections.engine.store import LEDGER
+from projections.engine.tables import checkpoints, events
 from projections.pod_runs import pod_runs
 from projections.reports import ended_pods
 
@@ -44,12 +48,14 @@ _ODD = {"refused": "refused", "late": "first seen late", "moved": "moved to anot
 
 
 class BusView(msgspec.Struct):
-    """What can be said of the bus. ``sequence`` None: it could not be asked."""
+    """What can be said of the bus. ``sequence``: its last event; None: it is not known."""
 
     sequence: int | None = None
     is_running: bool = False
     url: str = ""
     trouble: str = ""
+    #: It takes no writes, or cannot be reached.
+    is_faulty: bool = False
     guard: list[GuardLine] = []
 
 
@@ -77,15 +83,23 @@ def status(
         nobody = unassigned.holding(connection)
         held = governed(connection)
         segments = segments_of(selecting(connection))
+        stream = connection.scalar(
+            sa.select(checkpoints.c.stream).where(checkpoints.c.name == LEDGER)
+        )
         excess = oversubscribed.nodes(connection)
-    view, process = _look(settings), _process_state(settings)
+    view, process = _look(settings, stream), _process_state(settings)
     admission = process.get("admission")
-    lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
+    ahead = 0 if view.sequence is None else max(stands.sequence - view.sequence, 0)
+    lag = None if view.sequence is None or ahead else view.sequence - stands.sequence
+    if ahead:
+        ends = f"the bus ends at event {view.sequence:,}, the ledger has {ahead:,} more"
+        view.trouble = f"{ends}: `{hint('recover')}` brings them back"
     row: dict[str, Any] = {
         "paused": _pause(process.get("paused")),
         "sequence": view.sequence,
         "projected": stands.sequence,
         "lag": lag,
+        "ahead": ahead,
         "parked": stands.parked,
         "filling": process.get("filling"),
         "gaps": gaps,
@@ -128,6 +142,8 @@ def status(
         or enforces_nothing(admission)
         or is_failing(admission, SystemClock().now_us())
         or (lag or 0) > most
+        or ahead
+        or view.is_faulty
         or (live and not view.is_running)
     )
     row["healthy"] = is_well
@@ -185,19 +201,31 @@ def _process_state(settings: LedgerPlace) -> dict[str, Any]:
         return {}
 
 
-def _look(settings: LedgerPlace) -> BusView:
-    """Ask the bus; an embedded one that does not run is started for the question and ended again."""
+def _look(settings: LedgerPlace, stream: str | None) -> BusView:
+    """Ask the bus; of an embedded one that does not run the files are read. ``stream``: the one that the ledger follows."""
     view = BusView()
     if settings.bus.is_embedded:
         view.is_running = embedded.running(settings.data) is not None
-        if not view.is_running and not (settings.data / "bus" / "store").is_dir():
-            view.trouble = "no history in the data folder"
+        if not view.is_running:
+            _read_store(view, settings.data / "bus" / "store", stream)
             return view
     # Who talks to a bus takes half a second to import.
     from deploy.runtime.bootstrap import run
 
     run(_ask(settings, view), has_threads=False)
     return view
+
+
+def _read_store(view: BusView, store: Path, stream: str | None) -> None:
+    """The end of a store by its files. A ledger that follows no stream, an imported one of old or a hub's, has none here."""
+    try:
+        if store.is_dir():
+            view.sequence = last_sequence(store, history().name)
+        else:
+            view.trouble = "no history in the data folder"
+            view.sequence = 0 if stream == history().name else None
+    except OSError as error:
+        view.trouble, view.is_faulty = f"{store} cannot be read: {error.strerror or error}", True
 
 
 async def _ask(settings: LedgerPlace, view: BusView) -> None:
@@ -208,8 +236,10 @@ async def _ask(settings: LedgerPlace, view: BusView) -> None:
             view.is_running = not opened.started
             view.url, view.guard = opened.url, opened.guard
             view.sequence = (await opened.transport.head()).last_sequence
+            if refusal := await opened.transport.refusal(*opened.monitor_urls):
+                view.trouble, view.is_faulty = f"the server is unhealthy: {refusal}", True
     except BursarError as error:
-        view.trouble = str(error)
+        view.trouble, view.is_faulty = str(error), True
 
 
 def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
