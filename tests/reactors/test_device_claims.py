@@ -3,7 +3,11 @@
 import pytest
 
 from bus.events.devices import DeviceAsk
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
+from bus.sources import devices, partial_claims
 from projections.engine.reading import fact_in
+from tests.bus.kube.watch.odd_bytes import ODD, written
 from tests.reactors.below import CONTROLLER, OF, made
 from tests.reactors.claimed import (
     CARDS,
@@ -170,6 +174,29 @@ async def test_a_claim_that_was_there_before_anybody_asked_is_charged(cluster):
     await cluster.list(kind="ResourceClaim", at_us=cluster.clock.us + 1)
     await cluster.list_pods()
     assert "c" not in cluster.admission.view.objects
+
+
+@pytest.mark.parametrize(
+    ("translate", "count", "charged"),
+    [(devices.translate_claim, 5, 5), (partial_claims.translate_claim, "@", 32)],
+    ids=["in parameters", "in a count"],
+)
+@pytest.mark.parametrize("odd", ["lone surrogate", "doubled key", "invalid UTF-8", "5,000 arrays"])
+async def test_the_charge_of_a_claim_with_odd_bytes_comes_and_goes(
+    cluster, odd, translate, count, charged
+):
+    """Its review may have had no answer, so that it is charged where it is seen."""
+    await map_namespace(cluster)
+    await cluster.see_claim("other", DeviceAsk(GPU))
+    for change, held in (("ADDED", charged + 1), ("DELETED", 1)):
+        thing = claim("c", count, resourceVersion=cluster.version())
+        thing["spec"]["devices"]["config"] = [{"opaque": {"driver": "d", "parameters": "@"}}]
+        raw = written(thing, ODD[odd])
+        record = Record(change, raw, cluster.clock.us, "c1", "kube/resourceclaims")
+        await cluster.transport.publish([translate(record, LabelPolicy())])
+        await cluster.settled()
+
+        assert cluster.held(DEVICES, CARDS) == (held, held)
 
 
 @pytest.mark.parametrize("name", ["pod-claim-name", "extended-resource-claim"])
