@@ -9,6 +9,7 @@ Source: Kubernetes API concepts, "Metadata-only fetches"; docs/reliability.md.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import msgspec
@@ -23,6 +24,8 @@ from bus.kube.watch.publishing import EventPublisher
 from bus.kube.watch.records import LONGEST_ID
 from bus.kube.watch.seen_versions import SeenVersions
 
+#: Bytes of objects that are read before other tasks have their turn.
+BYTES_AT_ONCE = 1024 * 1024
 #: Lists that may expire between their pages before one is asked for in a single page (A13).
 MOST_EXPIRED = 2
 
@@ -106,8 +109,13 @@ class ListReader:
         self, items: list[bytes], received_us: int, moved: list[Event]
     ) -> list[tuple[str, str]]:
         """Say what is new in the objects of a page; what moved to another node is put to ``moved``."""
-        named, events = [], []
+        named, events, size = [], [], 0
         for item in items:
+            # A page of large objects takes seconds, and webhook and leader wait in the same loop.
+            size += len(item)
+            if size > BYTES_AT_ONCE:
+                await asyncio.sleep(0)
+                size = 0
             event, uid = self._observing.item(self._observing.record("LISTED", item, received_us))
             named.append((uid, ""))
             if self._known.moves(event):

@@ -1,5 +1,7 @@
 """What a reflector does with lists that hold too much, or what cannot be read."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -76,3 +78,19 @@ async def test_an_object_of_thousands_of_levels_is_listed_and_published():
         assert followed.cluster.lean[:2] == [False, True]
         assert followed.state.unread_count == 0
         assert followed.said("pod.observed") == ["d/3", "a/3"]
+
+
+async def test_a_page_of_large_objects_lets_others_have_their_turn():
+    large = [pod(f"p{n}", "3", annotations={"x": "x" * 600_000}) for n in range(20)]
+    turns = []
+
+    async def beside(followed):
+        while not followed.lists():
+            turns.append(len(followed.transport.events))
+            await asyncio.sleep(0)
+
+    async with Followed([page("3", *large)]) as followed:
+        await asyncio.wait_for(beside(followed), 30)
+
+        assert len(followed.lists()[0]["uids"]) == 20
+    assert len(turns) >= 5
