@@ -82,10 +82,19 @@ def _pod(fact, uid, version, at, fields):
     fields.setdefault("name", uid)
     if fields["node"] is not None:
         fields.setdefault("scheduled", fields["created"])
-    for name in ("created", "scheduled", "deletion", "disrupted"):
+    for name in (
+        "created",
+        "scheduled",
+        "deletion",
+        "disrupted",
+        "acknowledged",
+        "init_finished",
+        "written",
+    ):
         if name in fields:
             fields[name] = stamp(fields[name])
-    fields["finished"] = tuple(stamp(s) for s in fields.get("finished", ()))
+    for name in ("finished", "evidence"):
+        fields[name] = tuple(stamp(s) for s in fields.get(name, ()))
     asked = {name: fields.pop(name) for name in ("cpu", "memory", "gpu") if name in fields}
     fields.setdefault("resources", resources(**asked))
     cluster = fields.pop("cluster", CLUSTER)

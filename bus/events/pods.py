@@ -36,7 +36,8 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
 class PodState(Fact, frozen=True, kw_only=True):
     """A pod as one watch or list record showed it. All fields come from the API server.
 
-    ``created``, ``scheduled``, ``deletion``, ``disrupted`` and ``finished`` are RFC 3339 as written there.
+    ``created``, ``scheduled``, ``acknowledged``, ``deletion``, ``disrupted``, ``finished``, ``init_finished``, ``written`` and
+    ``evidence`` are RFC 3339 as written there.
     ``resources`` is a :class:`bus.amounts.PodResources` object, kept as raw JSON: its charge is cached by these bytes.
     """
 
@@ -58,8 +59,24 @@ class PodState(Fact, frozen=True, kw_only=True):
     disrupted: str | None = None
     #: Its reason, of those that Kubernetes' components write; "" for another.
     disruption: str = ""
-    #: finishedAt of terminated containers, init containers too; only in phase Succeeded or Failed.
+    #: In phase Succeeded or Failed: finishedAt of its containers and sidecars, where each of them has one. Older histories have
+    #: those of all terminated containers, init containers too.
     finished: tuple[str, ...] = ()
+    #: A list returned this state; a watch did otherwise. Older histories do not record it.
+    listed: bool = False
+    #: status.startTime of a pod without ``scheduled``, and of one that ended.
+    acknowledged: str | None = None
+    #: Containers that ran, of a pod in another phase than Running: ``regular``, ``init`` (none but init containers), or "".
+    ran: str = ""
+    #: In phase Succeeded or Failed: the latest finishedAt of its init containers, where a plain one failed.
+    init_finished: str | None = None
+    #: In phase Failed: status.reason of a pod without container statuses that the kubelet's admission refused.
+    refusal: str = ""
+    #: In phase Succeeded or Failed: the newest time in managedFields of the status subresource.
+    written: str | None = None
+    #: Of a pod that ended and whose stamps do not record when: startedAt and finishedAt of its containers, lastTransitionTime of
+    #: its conditions.
+    evidence: tuple[str, ...] = ()
     #: spec.activeDeadlineSeconds: it is ended this long after its start; absent where nothing bounds it.
     deadline_s: int | None = None
     #: spec.priority, which the API server sets from its class.

@@ -25,13 +25,22 @@ from bus.events.constraints import HostPort
 from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named, pod_user
-from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
-from bus.sources import card_texts
-from bus.sources.constraints import Placing, PodClaim, constraints_of
+from bus.kube.watch.records import LONGEST_NAME, Record
+from bus.sources import card_texts, pod_ends
+from bus.sources.constraints import constraints_of
 from bus.sources.cpus import cpu_terms
-from bus.sources.device_names import ExtendedClaim, claim_names, claim_templates, claimed
+from bus.sources.device_names import claim_names, claim_templates, claimed
 from bus.sources.device_terms import device_terms
 from bus.sources.limits import LIMITED, bounds, whole_limits
+from bus.sources.pod_objects import (
+    Container,
+    ContainerStatus,
+    Pod,
+    Quantities,
+    Resources,
+    Spec,
+    Status,
+)
 from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS
 
@@ -40,8 +49,6 @@ from bus.sources.training import LAYOUTS
 LONGEST_QUANTITY = 32
 #: Most bytes of a pod's resources in its fact, as JSON; where they are more, they are folded.
 LARGEST_RESOURCES = 24 * 1024
-#: Most ends of containers that one fact carries.
-MOST_FINISHES = 64
 #: Longest phase that is carried on; Kubernetes has five words for it.
 LONGEST_PHASE = 63
 
@@ -51,91 +58,6 @@ DISRUPTIONS = frozenset({
     "PreemptionByScheduler", "DeletionByTaintManager", "DeletionByDeviceTaintManager",
     "EvictionByEvictionAPI", "DeletionByPodGC", "TerminationByKubelet",
 })  # fmt: skip
-
-Quantities = dict[str, str]
-
-
-class Resources(msgspec.Struct):
-    """``resources`` of a container, of its status or of a pod."""
-
-    requests: Quantities | None = None
-    limits: Quantities | None = None
-
-
-class Container(msgspec.Struct, rename="camel"):
-    """What is decoded of a container: no command, arguments, environment or mounts."""
-
-    name: str = ""
-    image: str | None = None
-    resources: Resources | None = None
-    restart_policy: str | None = None
-    ports: list[HostPort] | None = None
-
-
-class Terminated(msgspec.Struct, rename="camel"):
-    """``state.terminated`` of a container."""
-
-    finished_at: str | None = None
-    exit_code: int | None = None
-
-
-class State(msgspec.Struct):
-    """``state`` of a container."""
-
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(msgspec.Struct, rename="camel"):
-    """What is decoded of a container's status."""
-
-    name: str = ""
-    state: State | None = None
-    restart_count: int | None = None
-    resources: Resources | None = None
-    allocated_resources: Quantities | None = None
-
-
-class Condition(msgspec.Struct, rename="camel"):
-    """An entry of ``status.conditions``."""
-
-    type: str = ""
-    status: str = ""
-    reason: str | None = None
-    last_transition_time: str | None = None
-
-
-class Spec(Placing, rename="camel"):
-    """What is decoded of ``spec``."""
-
-    node_name: str | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-    overhead: Quantities | None = None
-    resources: Resources | None = None
-    active_deadline_seconds: int | None = None
-    priority: int | None = None
-
-
-class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of ``status``."""
-
-    phase: str | None = None
-    conditions: list[Condition] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-    resources: Resources | None = None
-    allocated_resources: Quantities | None = None
-    resource_claim_statuses: list[PodClaim] | None = None
-    extended_resource_claim_status: ExtendedClaim | None = None
-
-
-class Pod(msgspec.Struct):
-    """What is decoded of a pod."""
-
-    metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
-
 
 _NO_SPEC = Spec()
 _NO_STATUS = Status()
@@ -163,7 +85,13 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             infeasible = True
     phase = (status.phase or "")[:LONGEST_PHASE]
     texts = kept_texts(metadata.labels, metadata.annotations, labels)
-    finished, finished_cut = _finished(status) if phase in _FINISHED else ((), False)
+    is_finished = phase in _FINISHED
+    finished, finished_cut = pod_ends.finished(spec, status) if is_finished else ((), False)
+    is_stamped = metadata.deletion_grace_period_seconds == 0 and metadata.deletion_timestamp
+    is_ended = is_finished or (records.is_delete(record) and not is_stamped)
+    evidence, evidence_cut = (
+        pod_ends.latest(pod_ends.evidence(status)) if is_ended and not finished else ((), False)
+    )
     resources, is_folded, resources_cut = bounded_resources(resources_of(spec, status, infeasible))
     group = spec.scheduling_group
     named_group = group.pod_group_name if group is not None else None
@@ -189,6 +117,13 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         disrupted=records.stamp(disrupted),
         disruption=disruption,
         finished=finished,
+        listed=record.change == "LISTED",
+        acknowledged=records.stamp(status.start_time if is_ended or not scheduled else None),
+        ran="" if phase == "Running" else pod_ends.ran(status),
+        init_finished=pod_ends.init_finished(spec, status) if is_finished else None,
+        refusal=pod_ends.refusal(status) if phase == "Failed" else "",
+        written=records.status_written(record.object) if is_finished else None,
+        evidence=evidence,
         deadline_s=spec.active_deadline_seconds,
         priority=spec.priority or 0,
         owner=owner,
@@ -213,6 +148,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             ("labels_cut", texts.labels_cut),
             ("annotations_cut", texts.annotations_cut),
             ("finished_cut", finished_cut),
+            ("evidence_cut", evidence_cut),
             ("containers_folded", is_folded),
             ("resources_cut", resources_cut),
             ("constraints_cut", constraints_cut),
@@ -247,24 +183,17 @@ def _node(spec: Spec) -> str | None:
     return spec.node_name
 
 
-def _finished(status: Status) -> tuple[tuple[str, ...], bool]:
-    """When containers ended, and whether it is not all: of too many the latest ones, by their text, as these decide."""
-    statuses = (status.init_container_statuses or []) + (status.container_statuses or [])
-    ends = records.unique(
-        one.state.terminated.finished_at for one in statuses if one.state and one.state.terminated
-    )
-    if len(ends) <= MOST_FINISHES:
-        return ends, False
-    return tuple(sorted(ends)[-MOST_FINISHES:]), True
-
-
 def _exits(status: Status) -> tuple[dict[str, int], int]:
-    """Exit codes by container, of at most :data:`MOST_FINISHES`, and all restarts."""
+    """Exit codes by container, of at most :data:`pod_ends.MOST_FINISHES`, and all restarts."""
     found, restarts = dict[str, int](), 0
     for one in status.container_statuses or ():
         restarts += one.restart_count or 0
         ended = one.state.terminated if one.state else None
-        if ended is not None and ended.exit_code is not None and len(found) < MOST_FINISHES:
+        if (
+            ended is not None
+            and ended.exit_code is not None
+            and len(found) < pod_ends.MOST_FINISHES
+        ):
             found[one.name[:LONGEST_NAME]] = ended.exit_code
     return found, restarts
 

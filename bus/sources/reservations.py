@@ -25,7 +25,7 @@ from bus.events.pods import (
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy, kept_labels, named, user_named
 from bus.kube.watch.records import LONGEST_ID, LONGEST_NAME, Metadata, Record
-from bus.sources import pods
+from bus.sources import pod_objects, pods
 from bus.sources.constraints import constraints_of, is_kept
 from bus.sources.limits import whole_limits
 from bus.sources.sealed_users import sealed
@@ -52,7 +52,7 @@ _QUANTITIES = frozenset({"requests", "limits", "overhead"})
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class TemplateSpec(pods.Spec, rename="camel"):
+class TemplateSpec(pod_objects.Spec, rename="camel"):
     """``spec.template.spec``."""
 
     priority_class_name: str | None = None
@@ -135,7 +135,7 @@ class Reservation(msgspec.Struct):
 
 
 _NO_SPEC, _NO_STATUS, _NO_TEMPLATE = Spec(), Status(), Template()
-_NO_POD, _NO_METADATA, _NO_POD_STATUS = TemplateSpec(), TemplateMetadata(), pods.Status()
+_NO_POD, _NO_METADATA, _NO_POD_STATUS = TemplateSpec(), TemplateMetadata(), pod_objects.Status()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,7 +80,7 @@ def status(
     with reading(settings) as connection:
         stands = standing(connection)
         gaps = _gaps(connection, stands.sequence)
-        pods = _pods(connection)
+        pods, flags = _pods(connection), _flags(connection)
         nobody = unassigned.holding(connection)
         held = governed(connection)
         segments = segments_of(selecting(connection))
@@ -111,6 +112,7 @@ def status(
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
         "evidence": seen_until(stands),
         "pods": pods,
+        "flags": flags,
         "unassigned": nobody,
         "quotas": held,
         "oversubscribed": excess,
@@ -189,6 +191,17 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
         "holding": holding,
         "waiting": waiting,
     }
+
+
+def _flags(connection: sa.Connection) -> dict[str, int]:
+    """Pods by flag; a pod with two flags counts with each."""
+    flags, found = pod_runs.c.flags, Counter[str]()
+    # As the condition of the index has it.
+    flagged = sa.select(flags, sa.func.count()).where(sa.text("flags <> '[]'")).group_by(flags)
+    for names, count in connection.execute(flagged):
+        for name in msgspec.json.decode(names):
+            found[name] += count
+    return dict(sorted(found.items()))
 
 
 def _process_state(settings: LedgerPlace) -> dict[str, Any]:
@@ -275,6 +288,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         )
         row["ledger"] = [row["ledger"], anybody]
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
+    row["flags"] = [f"{count:,} {name}" for name, count in row["flags"].items()] or "none"
     row["segments"] = segments_line(row["segments"])
     row["filling"] = _filling(row["filling"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])

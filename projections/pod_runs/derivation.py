@@ -37,7 +37,9 @@ from projections.pod_runs.below import Below
 from projections.pod_runs.claimed import ClaimedPods
 from projections.pod_runs.derive import derive
 from projections.pod_runs.fold import fold, is_same_run
+from projections.pod_runs.list_rows import pod_beats, pod_lists
 from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.observed_ends import ObservedEnds
 from projections.pod_runs.recent import RecentLists
 from projections.pod_runs.serving import Serving
 from projections.pod_runs.shape import (
@@ -45,8 +47,6 @@ from projections.pod_runs.shape import (
     PodRun,
     codec,
     held_segments,
-    pod_beats,
-    pod_lists,
     pod_runs,
     segment_columns,
 )
@@ -80,11 +80,13 @@ class PodRuns:
         self._around = Surroundings(rows)
         self._claimed = ClaimedPods(rows, self._pods, self._around, parts_kept)
         self._resegmented: set[str] = set()
+        self._observed = ObservedEnds(rows.reader.select, self._pods)
 
     def open(self) -> None:
         """Take in what is live."""
         self._pods.open()
         self._lists.open()
+        self._observed.open()
         self._serving.open(self._rows.reader.select)
         self._claimed.open()
 
@@ -128,8 +130,7 @@ class PodRuns:
         elif isinstance(fact, ObjectsListed) and fact.kind == claims.KIND:
             self._derive_again(self._claimed.listed(event, fact), event.sequence)
         elif isinstance(fact, SourceHeard) and fact.resource == PODS:
-            if late := self._lists.add_beat(event.cluster, event.time_us, event.sequence):
-                self._derive_again(self._vanished(late), event.sequence)
+            self._beat(event.cluster, event.time_us, event.sequence)
 
     def check(self, row: Any) -> None:
         """Any row can be followed."""
@@ -198,7 +199,7 @@ class PodRuns:
         if pod is before:
             return
         self._claimed.named(before, pod, event.sequence)
-        if known is not None and not known.run.vanished and is_same_run(before, pod):
+        if known is not None and known.run.is_settled and is_same_run(before, pod):
             self._pods.put(PodRun(pod, known.run, event.sequence, known.run_sequence))
         else:
             self._derive(known, pod, event.sequence)
@@ -211,7 +212,16 @@ class PodRuns:
         live = self._pods.live[event.cluster]
         missing = {uid for uid in live if part.covers(uid)} - part.uids
         vanished = {uid for uid in self._vanished(part) if is_late or uid in part.uids}
-        self._derive_again(missing | vanished, event.sequence)
+        self._derive_again(missing | vanished | self._observed.after(part), event.sequence)
+
+    def _beat(self, cluster: str, time_us: int, sequence: int) -> None:
+        is_late = self._lists.add_beat(cluster, time_us, sequence)
+        if is_late is None:
+            return
+        again = self._observed.between(cluster, time_us, self._lists.next_beat(cluster, time_us))
+        if is_late:
+            again |= self._vanished(lists.everything(cluster, time_us))
+        self._derive_again(again, sequence)
 
     def _vanished(self, part: lists.Part) -> set[str]:
         """Pods that ``part`` covers whose end is known only from a list, brought into memory."""
@@ -278,10 +288,11 @@ class PodRuns:
             self._around.owners((pod.cluster, pod.namespace)),
             lambda node: self._around.models((pod.cluster, node)),
             self._around.above(pod),
-            self._lists.absence,
+            self._lists,
             self._serving.around(pod.cluster, pod.namespace),
             Cards(self._claimed.given, lambda node: self._around.sharing((pod.cluster, node))),
         )
+        self._observed.put(pod.cluster, run.observed_us)
         if known is not None and known.run == run:
             if pod is not known.pod:
                 known = PodRun(pod, run, sequence, known.run_sequence)
@@ -303,7 +314,7 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=14,
+    version=15,
     tables=(
         pod_runs,
         held_segments,

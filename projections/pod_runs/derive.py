@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from projections import timelines
 from projections.attribution import Names, attributed
 from projections.devices.held import NO_CARDS, Cards, Given, card_facts, held_cards
 from projections.namespaces import Owners
 from projections.pod_runs import serving
+from projections.pod_runs.ends import Evidence, end_of
 from projections.pod_runs.shape import Above, Idle, Pod, Run, Segment
 from projections.timelines import MICROSECONDS
 
@@ -29,40 +28,35 @@ NOBODY = Idle(UNASSIGNED, UNASSIGNED)
 _NOBODY = (None, None, None, None)
 
 
-class Absence(msgspec.Struct, frozen=True, gc=False):
-    """What the complete lists say of a pod of which no end is known.
-
-    ``seen_us``: the latest evidence of it, an observation or a list that had it. ``missed_us``: the earliest list
-    after that without it; None while there is none.
-    """
-
-    seen_us: int
-    missed_us: int | None
-
-
 def derive(
     pod: Pod,
     owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
     above: Above,
-    absence: Callable[[Pod], Absence],
+    evidence: Evidence,
     around: serving.Around = serving.NOTHING_KNOWN,
     cards: Cards = NO_CARDS,
 ) -> Run:
     """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time, ``around`` what
     quotas serve its namespace.
 
-    ``absence`` is asked only where no end is known, ``cards`` only of a pod that began.
+    ``evidence`` is asked only where no stamp records the end, ``cards`` only of a pod that began.
     """
     flags = set(pod.flags)
     created_s, start_us = pod.begin_us // MICROSECONDS, pod.start_us
     start_s = None if start_us is None else start_us // MICROSECONDS
-    end_s, missed_s = _end(pod, flags, absence)
+    if pod.started_us is None and pod.acknowledged_us is not None:
+        flags.add("start_acknowledged")
+    end = end_of(pod, evidence)
+    flags |= end.flags
+    end_s = end.end_s
     if end_s is not None and end_s < (floor := created_s if start_s is None else start_s):
         end_s = floor
         flags.add("clamped")
     # From the end as it is booked: what is charged is not unknown as well.
-    unknown_s = 0 if end_s is None or missed_s is None else max(0, missed_s - end_s)
+    unknown_s = 0 if end_s is None else max(0, end.until_s - end_s)
+    if unknown_s and "vanished" not in flags:
+        flags.add("gap")
     segments: tuple[Segment, ...] = ()
     if start_s is not None:
         given = cards.given(pod, start_s, end_s)
@@ -87,6 +81,7 @@ def derive(
         segments,
         deadline_s,
         idle,
+        end.observed_us,
     )
 
 
@@ -107,30 +102,6 @@ def idle_for(
     )[0]  # fmt: skip
     model = None if node is None else timelines.at(models(node), created_s)
     return Idle(team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED, node, model, quota)
-
-
-def _end(
-    pod: Pod, flags: set[str], absence: Callable[[Pod], Absence]
-) -> tuple[int | None, int | None]:
-    """(end, missed): the earliest of finish, delete stamp and DELETED. Only where none is known the lists are asked:
-    then ``missed`` is the second of the first one without the pod.
-    """
-    # In this order, so that of two ends in one second the finish gives its flags.
-    ends = [(t[2] // MICROSECONDS, t[3]) for t in pod.terminals]
-    if pod.deleted_us is not None:
-        ends.append((pod.deleted_us // MICROSECONDS, ()))
-    if pod.vanished_us is not None:
-        ends.append((pod.vanished_us // MICROSECONDS, ("end_observed",)))
-    if ends:
-        end_s, reasons = min(ends, key=lambda end: end[0])
-        flags.update(reasons)
-        return end_s, None
-    seen = absence(pod)
-    if seen.missed_us is None:
-        return None, None
-    flags.add("vanished")
-    missed_s = seen.missed_us // MICROSECONDS
-    return min(seen.seen_us // MICROSECONDS, missed_s), missed_s
 
 
 def _segments(

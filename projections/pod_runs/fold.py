@@ -16,12 +16,18 @@ from bus.events.pods import PodState, PodVanished
 from projections.attribution import names
 from projections.devices.requested import facts_of
 from projections.pod_runs import stamps
-from projections.pod_runs.shape import Pod, Terminal, Value
-from projections.pod_runs.stamps import FIRST_US, Stamps
+from projections.pod_runs.finishes import INIT, LATER, REGULAR, UNSTARTED, Finish, Gone
+from projections.pod_runs.shape import Pod, Value
+from projections.pod_runs.stamps import Stamps
 from projections.timelines import added, precedes, replaces
 
 #: Phases after which a pod holds nothing.
 TERMINAL = frozenset({"Succeeded", "Failed"})
+
+#: Reasons of DisruptionTarget whose transition may be the end of the pod: the kubelet ended it, or PodGC found its node gone.
+KUBELET, POD_GC = "TerminationByKubelet", "DeletionByPodGC"
+
+_RAN = {"init": INIT, "regular": REGULAR}
 
 #: The node of a pod that runs and names none.
 NO_NODE = ""
@@ -48,16 +54,22 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, known.at_us)
     value, flags = _value(fact, known.flags.union(row.flags))
     history = added(row.history, version, time_us, value)
-    started_us, bound_us = _started(row, value[6], known)
-    deleted_us, vanished_us = row.deleted_us, row.vanished_us
+    started_us, acknowledged_us, bound_us = _started(row, value[6], known)
+    deleted_us, gone = row.deleted_us, row.gone
     if known.deletion_us is not None and fact.grace_seconds == 0:
         deleted_us = stamps.earlier(deleted_us, known.deletion_us)
     elif isinstance(fact, PodVanished):
-        vanished_us = stamps.earlier(vanished_us, known.at_us)
-        flags |= _proven_wrong(known, time_us)
-    terminals = row.terminals
+        told = Gone(known.at_us, _proof(fact, known, known.at_us))
+        gone = told if gone is None else min(gone, told)
+        if known.at_us != time_us:
+            flags |= {stamps.WRONG_CLOCK}
+    finishes = row.finishes
     if fact.phase in TERMINAL:
-        terminals = _first(terminals, _terminal(fact, known, time_us))
+        finishes = _first(finishes, _finish(fact, known, time_us))
+    asked = row.asked
+    if fact.disrupted is not None or fact.disruption:
+        asked = _earlier_asked(asked, (version, time_us, fact.disruption == KUBELET))
+    ran = max(row.ran, REGULAR if fact.phase == "Running" else _RAN.get(fact.ran, UNSTARTED))
     latest, phase, labels, deadline_s = row.latest, row.phase, row.labels, row.deadline_s
     is_newer = replaces(version, time_us, latest)
     if is_newer:
@@ -80,8 +92,8 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
         tuple(sorted(flags)), history, stamps.earlier(row.created_us, known.created_us),
-        started_us, bound_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
-        deadline_s, claims, claimed, cards, disrupted, event.sequence,
+        started_us, bound_us, deleted_us, gone, finishes, latest, phase, owned, owner, labels,
+        deadline_s, claims, claimed, cards, disrupted, acknowledged_us, ran, asked, event.sequence,
     )  # fmt: skip
     # Most observations are of a new version.
     if latest != row.latest or history != row.history:
@@ -102,8 +114,11 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
         and before.bound_us == after.bound_us
         and before.seen_us == after.seen_us
         and before.deleted_us == after.deleted_us
-        and before.vanished_us == after.vanished_us
-        and before.terminals == after.terminals
+        and before.acknowledged_us == after.acknowledged_us
+        and before.gone == after.gone
+        and before.finishes == after.finishes
+        and before.ran == after.ran
+        and before.asked == after.asked
         and before.created_us == after.created_us
         and before.owner == after.owner
         and before.flags == after.flags
@@ -147,47 +162,77 @@ def _deadline(fact: PodState) -> int | None:
     return seconds if seconds is None or 0 <= seconds * 1_000_000 <= FARTHEST_US else None
 
 
-def _started(row: Pod, node: str | None, known: Stamps) -> tuple[int | None, int | None]:
-    """(the smallest start by stamps, when it was first seen bound without any): see :class:`Pod`."""
+def _started(
+    row: Pod, node: str | None, known: Stamps
+) -> tuple[int | None, int | None, int | None]:
+    """(the smallest start by stamps, the smallest that the kubelet wrote, when it was first seen bound without any): see
+    :class:`Pod`.
+    """
+    found = row.started_us, row.acknowledged_us, row.bound_us
     if node is None:
-        return row.started_us, row.bound_us
-    by_stamp = known.created_us
+        return found
+    started_us, acknowledged_us, bound_us = found
     if known.scheduled_us is not None:
         by_stamp = max(known.scheduled_us, known.created_us or known.scheduled_us)
-    if by_stamp is not None:
-        return stamps.earlier(row.started_us, by_stamp), row.bound_us
-    return row.started_us, stamps.earlier_seen(row.bound_us, known.at_us)
+        return stamps.earlier(started_us, by_stamp), acknowledged_us, bound_us
+    if known.acknowledged_us is not None:
+        # The kubelet spoke: that the condition is missing says nothing.
+        return started_us, stamps.earlier(acknowledged_us, known.acknowledged_us), bound_us
+    if known.created_us is not None:
+        return stamps.earlier(started_us, known.created_us), acknowledged_us, bound_us
+    return started_us, acknowledged_us, stamps.earlier_seen(bound_us, known.at_us)
 
 
-def _terminal(fact: PodState, known: Stamps, time_us: int) -> Terminal:
-    """When a finished pod stopped holding, by the best stamp there is, never after it was seen.
+def _finish(fact: PodState, known: Stamps, time_us: int) -> Finish:
+    """What the stamps of a finished pod say of its end."""
+    is_killed = fact.disruption == KUBELET
+    is_end = is_killed or fact.disruption == POD_GC
+    observed_us = known.at_us
+    begun_us = max(known.created_us or stamps.FIRST_US, known.scheduled_us or stamps.FIRST_US)
+    if known.written_us is not None and known.written_us >= begun_us - stamps.TOLERANCE_US:
+        observed_us = min(observed_us, known.written_us)
+    return Finish(
+        fact.resource_version,
+        time_us,
+        observed_us,
+        fact.listed,
+        _or_later(known.finished_us),
+        _or_later(known.init_us),
+        _or_later(known.acknowledged_us if fact.refusal else None),
+        _or_later(known.disrupted_us if is_end else None),
+        is_killed,
+        _proof(fact, known, observed_us),
+    )
 
-    An observation before the pod's own start was not made then: the watcher's clock is wrong, and the finish stands.
-    """
-    end_us = known.disrupted_us if known.finished_us is None else known.finished_us
-    if end_us is None:
-        flags = {"end_observed", *_proven_wrong(known, time_us)}
-        return (fact.resource_version, time_us, known.at_us, tuple(sorted(flags)))
-    if end_us <= time_us:
-        return (fact.resource_version, time_us, end_us, ())
-    begun_us = max(known.created_us or FIRST_US, known.scheduled_us or FIRST_US)
-    if time_us < begun_us:
-        return (fact.resource_version, time_us, end_us, (stamps.WRONG_CLOCK,))
-    return (fact.resource_version, time_us, time_us, ("clamped",))
+
+def _proof(fact: PodState, known: Stamps, until_us: int) -> int:
+    """The newest of its own stamps up to a moment; 0 for none."""
+    own = known.acknowledged_us, known.scheduled_us, known.finished_us, known.init_us
+    proofs = [us for us in own if us is not None and us <= until_us]
+    return max([stamps.newest(fact.evidence, until_us) or 0, *proofs])
 
 
-def _proven_wrong(known: Stamps, time_us: int) -> frozenset[str]:
-    return frozenset() if known.at_us == time_us else frozenset((stamps.WRONG_CLOCK,))
+def _or_later(us: int | None) -> int:
+    return LATER if us is None else us
 
 
-def _first(terminals: tuple[Terminal, ...], terminal: Terminal) -> tuple[Terminal, ...]:
-    if not terminals:
-        return (terminal,)
-    candidates = sorted({*terminals, terminal})
-    by_version = candidates[0]
+def _earlier_asked(
+    one: tuple[str, int, bool] | None, other: tuple[str, int, bool]
+) -> tuple[str, int, bool]:
+    """The first of two observations; of one version the one that was seen earlier."""
+    if one is None or precedes(*other[:2], *one[:2]):
+        return other
+    return min(one, other) if one[0] == other[0] else one
+
+
+def _first(finishes: tuple[Finish, ...], finish: Finish) -> tuple[Finish, ...]:
+    if not finishes:
+        return (finish,)
+    candidates = sorted({*finishes, finish})
+    first = candidates[0]
     for other in candidates[1:]:
-        if precedes(other[0], other[1], by_version[0], by_version[1]) or (
-            other[0] == by_version[0] and other[1] < by_version[1]
+        if precedes(other.version, other.time_us, first.version, first.time_us) or (
+            other.version == first.version and other.time_us < first.time_us
         ):
-            by_version = other
-    return (by_version,)
+            first = other
+    return (first,)

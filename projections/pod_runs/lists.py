@@ -16,11 +16,11 @@ import msgspec
 from bus.envelope import Event
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
-from projections.pod_runs.derive import Absence
+from projections.pod_runs.ends import Absence
 from projections.timelines import History, is_ordered, precedes
 
 #: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
-#: Lists asked for longer than this before an observation (microseconds) say nothing of what came after it.
+#: Behind a list of an older version, asked for longer than this before an observation (microseconds), none is newer than it.
 EARLIER_US = 3_600 * 1_000_000
 
 
@@ -67,6 +67,11 @@ def part_of(event: Event, fact: PodsListed | ObjectsListed) -> Part:
     )  # fmt: skip
 
 
+def everything(cluster: str, time_us: int) -> Part:
+    """A part that covers every pod of a cluster, and has none."""
+    return Part(cluster, time_us, "", "", "", 0, frozenset())
+
+
 def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:
     """Which of two lists of one moment counts: the later by version, else by text. Equal only for equal lists."""
     ordered = is_ordered(part.resource_version)
@@ -83,9 +88,9 @@ def absence(pod: Listed, parts: Iterable[Part], beat: Beat) -> Absence:
     version, time_us, _ = pod.history[-1]
     missed_us, seen_us = None, time_us
     for part in parts:
-        if part.time_us <= time_us - EARLIER_US:
-            break
         if not precedes(version, time_us, part.resource_version, part.time_us):
+            if part.time_us <= time_us - EARLIER_US:
+                break
             continue
         if pod.uid in part.uids:
             seen_us = part.time_us

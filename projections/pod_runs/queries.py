@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from bus.events.pods import PodsListed
 from projections.engine.segments.reading import event_at
 from projections.engine.tables import events
+from projections.pod_runs.list_rows import pod_beats
 from projections.pod_runs.lists import Listed, Part
 from projections.pod_runs.shape import (
     PodRun,
     held_segments,
-    pod_beats,
     pod_runs,
     stored,
 )
@@ -132,15 +132,44 @@ def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
     return _part(select, found[0]) if found else None
 
 
-def parts_after(select: Select, lists: sa.Table, pod: Listed, time_us: int) -> list[Part]:
-    """The parts that cover an object and were asked for after ``time_us``: oldest first."""
-    covering = (
+def parts_before(
+    select: Select, lists: sa.Table, pod: Listed, until_us: int, count: int
+) -> list[Part]:
+    """The newest parts that cover an object and were asked for before ``until_us``: newest first."""
+    query = _parts(lists).where(
         lists.c.cluster == pod.cluster,
+        lists.c.time_us < until_us,
         lists.c.first_uid <= pod.uid,
         sa.or_(lists.c.until_uid == "", lists.c.until_uid > pod.uid),
     )
-    after = _parts(lists).where(*covering, lists.c.time_us > time_us).order_by(lists.c.time_us)
-    return [_part(select, row) for row in select(after)]
+    return [
+        _part(select, row) for row in select(query.order_by(lists.c.time_us.desc()).limit(count))
+    ]
+
+
+def has_list(select: Select, lists: sa.Table, cluster: str, since_us: int, until_us: int) -> bool:
+    """Whether a list was asked for in [since_us, until_us]."""
+    query = sa.select(lists.c.time_us).where(
+        lists.c.cluster == cluster, lists.c.time_us >= since_us, lists.c.time_us <= until_us
+    )
+    return bool(select(query.limit(1)))
+
+
+def newest_observed(select: Select) -> dict[str, int]:
+    """By cluster: when the newest end that rests on an observation was observed."""
+    column = pod_runs.c.observed_us
+    query = sa.select(pod_runs.c.cluster, sa.func.max(column)).where(column.is_not(None))
+    return {row[0]: row[1] for row in select(query.group_by(pod_runs.c.cluster))}
+
+
+def observed(select: Select, cluster: str, since_us: int, until_us: int | None) -> list[str]:
+    """Uids of pods whose end rests on an observation in [since_us, until_us]."""
+    query = sa.select(pod_runs.c.uid).where(
+        pod_runs.c.cluster == cluster, pod_runs.c.observed_us >= since_us
+    )
+    if until_us is not None:
+        query = query.where(pod_runs.c.observed_us <= until_us)
+    return [row[0] for row in select(query)]
 
 
 def newest_beats(select: Select, count: int) -> list[tuple[str, int]]:
@@ -153,6 +182,15 @@ def beat_before(select: Select, cluster: str, before_us: int) -> int | None:
     """The newest such word of a cluster before ``before_us``."""
     query = sa.select(sa.func.max(pod_beats.c.time_us)).where(
         pod_beats.c.cluster == cluster, pod_beats.c.time_us < before_us
+    )
+    found: int | None = select(query)[0][0]
+    return found
+
+
+def beat_after(select: Select, cluster: str, after_us: int) -> int | None:
+    """The first such word of a cluster after ``after_us``."""
+    query = sa.select(sa.func.min(pod_beats.c.time_us)).where(
+        pod_beats.c.cluster == cluster, pod_beats.c.time_us > after_us
     )
     found: int | None = select(query)[0][0]
     return found

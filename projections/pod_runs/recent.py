@@ -10,19 +10,28 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from projections.pod_runs import lists, queries
-from projections.pod_runs.derive import Absence
-from projections.pod_runs.shape import pod_beats, pod_lists
+from projections.pod_runs.ends import Absence
+from projections.pod_runs.list_rows import pod_beats, pod_lists
+from projections.pod_runs.shape import Pod
 from projections.timelines import precedes
 
 #: Words that the source of pods is told that stay in memory: an hour.
 BEATS_KEPT = 64
+
+#: A source that reported within this time before an observation (microseconds) was alive: it reports about once a minute.
+ALIVE_US = 75 * 1_000_000
+
+#: Before every moment: nothing is stored beyond memory.
+_NEVER = -(2**62)
+#: Stored parts that are read first where memory has no answer; each further reading takes four times as many.
+_FIRST_READ = 8
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
@@ -45,11 +54,11 @@ class RecentLists:
         self._lists_table, self._beats_table = table, beats
         self._parts: dict[str, list[lists.Part]] = defaultdict(list)
         #: Parts of this time or before may be missing in memory.
-        self._dropped_us = -(2**62)
+        self._dropped_us = _NEVER
         self.added: list[lists.Part] = []
         self._beats: dict[str, list[int]] = defaultdict(list)
         #: Beats of this time or before may be missing in memory.
-        self._beats_dropped_us = -(2**62)
+        self._beats_dropped_us = _NEVER
         #: (cluster, time, sequence) of those of this batch.
         self.beats_added: list[tuple[str, int, int]] = []
 
@@ -68,9 +77,9 @@ class RecentLists:
         if len(beats) == BEATS_KEPT:
             self._beats_dropped_us = beats[0][1]
 
-    def add_beat(self, cluster: str, time_us: int, sequence: int) -> lists.Part | None:
-        """The source of pods was told of every change at ``time_us``. A part for whose pods answers may change with it;
-        None where there is none.
+    def add_beat(self, cluster: str, time_us: int, sequence: int) -> bool | None:
+        """The source of pods was told of every change at ``time_us``. Whether what older lists say may change with it; None
+        for a beat that is known.
         """
         known = self._beats[cluster]
         place = bisect.bisect_left(known, time_us)
@@ -83,8 +92,39 @@ class RecentLists:
         known.insert(place, time_us)
         self.beats_added.append((cluster, time_us, sequence))
         parts = self._parts[cluster]
-        is_late = time_us <= self._dropped_us or (bool(parts) and parts[-1].time_us > time_us)
-        return lists.Part(cluster, time_us, "", "", "", sequence, frozenset()) if is_late else None
+        return time_us <= self._dropped_us or (bool(parts) and parts[-1].time_us > time_us)
+
+    def next_beat(self, cluster: str, after_us: int) -> int | None:
+        """The first beat after a moment; None where there is none."""
+        known = self._beats[cluster]
+        place = bisect.bisect_right(known, after_us)
+        found = known[place] if place < len(known) else None
+        if after_us < self._beats_dropped_us:
+            stored = queries.beat_after(self._select, cluster, after_us)
+            found = min((us for us in (found, stored) if us is not None), default=None)
+        return found
+
+    def is_alive(self, cluster: str, us: int) -> bool:
+        """Whether the source of pods reported shortly before a moment, or never reported before it."""
+        beat = self._beat(cluster, us)
+        if beat is None or us - beat <= ALIVE_US:
+            return True
+        if any(us - ALIVE_US <= part.time_us <= us for part in self._parts[cluster]):
+            return True
+        return us - ALIVE_US <= self._dropped_us and queries.has_list(
+            self._select, self._lists_table, cluster, us - ALIVE_US, us
+        )
+
+    def proof(self, pod: Pod, version: str, us: int, since_us: int) -> int:
+        """The newest moment from ``since_us`` to ``us`` at which lists or beats prove a pod that ended at ``version``."""
+        proven_us = max(since_us, self._beat(pod.cluster, us) or since_us)
+        for part in self._covering(pod):
+            if part.time_us <= proven_us:
+                break
+            is_before = precedes(part.resource_version, part.time_us, version, us)
+            if part.time_us <= us and is_before and pod.uid in part.uids:
+                return part.time_us
+        return proven_us
 
     def _beat(self, cluster: str, before_us: int) -> int | None:
         if self._beats_table is None:
@@ -119,24 +159,27 @@ class RecentLists:
 
     def absence(self, pod: lists.Listed) -> Absence:
         """What the complete lists say of a pod, or of a claim."""
-        parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
-        since_us = pod.history[-1][1] - lists.EARLIER_US
-        if since_us < self._dropped_us and not self._is_answered(pod, parts):
-            older = queries.parts_after(self._select, self._lists_table, pod, since_us)
-            held = {(p.time_us, p.first) for p in parts}
-            parts += (p for p in older if (p.time_us, p.first) not in held)
-            parts.sort(key=lambda p: p.time_us)
-        return lists.absence(pod, reversed(parts), partial(self._beat, pod.cluster))
+        return lists.absence(pod, self._covering(pod), partial(self._beat, pod.cluster))
 
-    def _is_answered(self, pod: lists.Listed, parts: list[lists.Part]) -> bool:
-        """Whether a list that has the pod makes all that memory lacks irrelevant: it must be newer than they are."""
-        version, time_us, _ = pod.history[-1]
-        return any(
-            part.time_us > self._dropped_us
-            and pod.uid in part.uids
-            and precedes(version, time_us, part.resource_version, part.time_us)
-            for part in parts
-        )
+    def _covering(self, pod: lists.Listed) -> Iterator[lists.Part]:
+        """The parts that cover a pod or a claim, newest first: those in memory, then the stored ones, as far as they are asked
+        for.
+        """
+        known = [part for part in reversed(self._parts[pod.cluster]) if part.covers(pod.uid)]
+        yield from (part for part in known if part.time_us > self._dropped_us)
+        if self._dropped_us == _NEVER:
+            return
+        late = {part.time_us: part for part in known if part.time_us <= self._dropped_us}
+        until_us, count = self._dropped_us + 1, _FIRST_READ
+        while True:
+            found = queries.parts_before(self._select, self._lists_table, pod, until_us, count)
+            since_us = _NEVER if len(found) < count else found[-1].time_us
+            both = {part.time_us: part for part in found}
+            both |= {us: part for us, part in late.items() if since_us <= us < until_us}
+            yield from (both[us] for us in sorted(both, reverse=True))
+            if len(found) < count:
+                return
+            until_us, count = since_us, 4 * count
 
     def may_change(self, pod: lists.Listed, part: lists.Part) -> bool:
         """Whether ``part``, the newest, may change :meth:`absence`: not where the one before it said the same."""
@@ -144,12 +187,12 @@ class RecentLists:
         since_us = time_us - lists.EARLIER_US
         is_missing = pod.uid not in part.uids
         for known in reversed(self._parts[pod.cluster]):
-            if known.time_us <= since_us:
-                break
-            says = known.covers(pod.uid) and known is not part
-            if says and precedes(version, time_us, known.resource_version, known.time_us):
+            is_after = precedes(version, time_us, known.resource_version, known.time_us)
+            if not is_after and known.time_us <= since_us:
+                return is_missing or known.time_us <= self._dropped_us
+            if is_after and known.covers(pod.uid) and known is not part:
                 return is_missing != (pod.uid not in known.uids)
-        return is_missing or since_us < self._dropped_us
+        return is_missing or self._dropped_us != _NEVER
 
     def changes(self) -> dict[sa.Table, list[tuple[Any, ...]]]:
         """What the batch added, as rows of its tables. The next batch begins: nothing is added yet."""

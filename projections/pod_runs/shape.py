@@ -14,14 +14,12 @@ from projections.attribution import Names
 from projections.engine.codec import Codec, Named
 from projections.engine.contract import Integer, partial_index, row_table
 from projections.pod_runs.blocks import block
+from projections.pod_runs.finishes import UNSTARTED, Finish, Gone
 from projections.workloads import Controlled
 
 #: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
 #: the pod's labels name of quotas
 Value = tuple[int, int, int, str, str | None, str | None, str | None, Names | None]
-
-#: Observation of a phase Succeeded or Failed: resourceVersion, time, end of the run (microseconds), flags
-Terminal = tuple[str, int, int, tuple[str, ...]]
 
 
 class Above(msgspec.Struct, frozen=True, gc=False):
@@ -41,10 +39,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     ``started_us``: the smallest start by stamps over observations with a node, or of a pod that runs without one.
     ``seen_us`` and ``bound_us`` are the earliest observation, and the earliest one with a node and without a stamp: they
     stand in where there is no stamp at all, and never enter a minimum with one. ``deleted_us``: the smallest
-    deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record without such a stamp.
-    ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is
-    another. ``latest`` orders the descriptive fields (phase, labels, deadline): those of the newest observation;
-    ``owned`` the controller: that of the newest observation that has one.
+    deletionTimestamp seen with grace 0. ``gone``: the earliest DELETED record without such a stamp.
+    ``acknowledged_us``: the smallest status.startTime over observations with a node, which stands in for a start.
+    ``finishes``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is another.
+    ``ran``: the containers that ran. ``asked``: the first observation with DisruptionTarget, and whether the kubelet set it.
+    ``latest`` orders phase, labels and deadline: those of the newest observation; ``owned`` the newest controller.
     """
 
     uid: str
@@ -58,8 +57,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     started_us: int | None = None
     bound_us: int | None = None
     deleted_us: int | None = None
-    vanished_us: int | None = None
-    terminals: tuple[Terminal, ...] = ()
+    gone: Gone | None = None
+    finishes: tuple[Finish, ...] = ()
     latest: tuple[str, int] | None = None
     phase: str = ""
     owned: tuple[str, int] | None = None
@@ -73,6 +72,9 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     cards: tuple[tuple[str, int, str], ...] = ()
     #: Why others ended it, by its newest observation that says so: resourceVersion, time, the reason of DisruptionTarget.
     disrupted: tuple[str, int, str] | None = None
+    acknowledged_us: int | None = None
+    ran: int = UNSTARTED
+    asked: tuple[str, int, bool] | None = None
     sequence: int = 0
 
     @property
@@ -83,9 +85,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def start_us(self) -> int | None:
         """When it began to hold; None while it is not bound. Never before a creation that is known."""
-        if self.started_us is None:
+        start_us = self.acknowledged_us if self.started_us is None else self.started_us
+        if start_us is None:
             return self.bound_us
-        return max(self.started_us, self.created_us or self.started_us)
+        return max(start_us, self.created_us or start_us)
 
     @property
     def begin_us(self) -> int:
@@ -152,11 +155,18 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     deadline_s: int | None = None
     #: For whom it waited, of one that ended and never held.
     idle: Idle | None = None
+    #: When it was observed to have ended, where its end rests on that: lists and beats around it decide how much is unknown.
+    observed_us: int | None = None
 
     @property
     def vanished(self) -> bool:
         """Whether the end is known only from a complete list that lacked the pod."""
         return "vanished" in self.flags
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its end needs no list and no beat."""
+        return not self.vanished and self.observed_us is None
 
 
 class PodRun(msgspec.Struct, frozen=True, gc=False):
@@ -201,6 +211,8 @@ pod_runs = row_table(
     sa.Column("block", Integer),
     # Why others ended it: the reason of its condition DisruptionTarget, as `DeletionByPodGC`; null where nobody did.
     sa.Column("disruption", sa.Text),
+    # When it was observed to have ended, where no stamp says when it did (microseconds).
+    sa.Column("observed_us", Integer),
     # What a change of a namespace or an owner touches; and who is still there.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
@@ -210,6 +222,8 @@ pod_runs = row_table(
     partial_index("pod_runs_open", "cluster", "uid", where="end_s IS NULL"),
     partial_index("pod_runs_idle", "cluster", "node", where="idle IS NOT NULL"),
     sa.Index("pod_runs_by_block", "block"),
+    partial_index("pod_runs_flagged", "flags", where="flags <> '[]'"),
+    partial_index("pod_runs_observed", "cluster", "observed_us", where="observed_us IS NOT NULL"),
 )
 
 held_segments = row_table(
@@ -239,24 +253,6 @@ held_segments = row_table(
     partial_index("held_segments_by_quota", "cluster", "quota", "end_s", where="quota <> ''"),
 )
 
-pod_lists = row_table(
-    "pod_lists",
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("time_us", Integer, primary_key=True),
-    sa.Column("first_uid", sa.Text, primary_key=True),
-    sa.Column("until_uid", sa.Text, nullable=False),
-    sa.Column("resource_version", sa.Text, nullable=False),
-    # Its uids are in the archive, in the body of the event ``sequence``.
-)
-
-
-#: When the source of pods was known to be told of every change; the newest before a list bounds what the list missed.
-pod_beats = row_table(
-    "pod_beats",
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("time_us", Integer, primary_key=True),
-)
-
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
     """What of a :class:`Pod` has no column of its own."""
@@ -264,14 +260,16 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     values: list[Value]
     points: list[tuple[str, int, int]]
     flags: tuple[str, ...]
-    vanished_us: int | None
-    terminals: tuple[Terminal, ...]
+    gone: Gone | None
+    finishes: tuple[Finish, ...]
     latest: tuple[str, int] | None
     owned: tuple[str, int] | None
     owner: Owner | None
     deadline_s: int | None
-    #: Seen, created, started and bound: the columns have what follows from them.
-    times: tuple[int, int | None, int | None, int | None]
+    #: Seen, created, started, bound and acknowledged: the columns have what follows from them.
+    times: tuple[int, int | None, int | None, int | None, int | None]
+    ran: int
+    asked: tuple[str, int, bool] | None
     #: Names of claims, resources that come by one, and what it says of cards; nothing where it has none of them.
     devices: tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int, str], ...]] = (
         (),
@@ -304,13 +302,15 @@ def state_of(pod: Pod) -> str:
             list(values),
             points,
             pod.flags,
-            pod.vanished_us,
-            pod.terminals,
+            pod.gone,
+            pod.finishes,
             pod.latest,
             pod.owned,
             pod.owner,
             pod.deadline_s,
-            (pod.seen_us, pod.created_us, pod.started_us, pod.bound_us),
+            (pod.seen_us, pod.created_us, pod.started_us, pod.bound_us, pod.acknowledged_us),
+            pod.ran,
+            pod.asked,
             *further,
         )
     ).decode()
@@ -342,14 +342,14 @@ def _shown(row: PodRun) -> dict[str, Any]:
 
 def _known(named: Named) -> dict[str, Any]:
     held = _decoder.decode(named["state"])
-    seen_us, created_us, started_us, bound_us = held.times
+    seen_us, created_us, started_us, bound_us, acknowledged_us = held.times
     disrupted = (*held.disrupted, named["disruption"]) if held.disrupted else None
     pod = Pod(
         named["uid"], named["cluster"], named["namespace"], named["name"], seen_us, held.flags,
         tuple([(version, time_us, held.values[n]) for version, time_us, n in held.points]),
-        created_us, started_us, bound_us, named["deleted_us"], held.vanished_us, held.terminals,
+        created_us, started_us, bound_us, named["deleted_us"], held.gone, held.finishes,
         held.latest, named["phase"], held.owned, held.owner, named["labels"], held.deadline_s,
-        *held.devices, disrupted, named["sequence"],
+        *held.devices, disrupted, acknowledged_us, held.ran, held.asked, named["sequence"],
     )  # fmt: skip
     return {"pod": pod}
 

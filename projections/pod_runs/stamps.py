@@ -13,6 +13,7 @@ Source: docs/accounting.md, "Time".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -24,6 +25,9 @@ from bus.events.pods import PodState
 #: The first commit of Kubernetes is of 2014-06-06.
 FIRST_US = parse_stamp("2014-06-01T00:00:00Z")
 YEAR_US = 365 * 86_400 * SECOND_US
+
+#: A stamp that is this much older than the start (microseconds) proves that its writer's clock is wrong.
+TOLERANCE_US = 2 * SECOND_US
 
 #: After every stamp that can be written.
 _LATEST_US = 2**62
@@ -46,41 +50,62 @@ class Stamps(msgspec.Struct, frozen=True, gc=False):
     scheduled_us: int | None
     deletion_us: int | None
     disrupted_us: int | None
+    acknowledged_us: int | None
+    init_us: int | None
+    written_us: int | None
     finished_us: int | None
     flags: frozenset[str]
 
 
+#: The stamps of an observation that are no finishes of containers.
+_SINGLE = 7
+
+
 def read(fact: PodState, time_us: int) -> Stamps:
-    """The stamps of ``fact``, observed at ``time_us``. ``finished_us`` is the latest of its finishes."""
-    texts = (fact.created, fact.scheduled, fact.deletion, fact.disrupted, *fact.finished)
-    found, flags, first, last, finished_us = _parsed(texts)
+    """The stamps of ``fact``, observed at ``time_us``. ``finished_us`` is the latest of its finishes, where each is plausible."""
+    texts = (
+        fact.created, fact.scheduled, fact.deletion, fact.disrupted, fact.acknowledged, fact.init_finished, fact.written,
+        *fact.finished,
+    )  # fmt: skip
+    found, flags, first, last = _parsed(texts)
     earliest = first if first < time_us else time_us
-    if earliest >= FIRST_US and last <= earliest + YEAR_US >= time_us:
-        # The usual case: few stamps, all of them good.
-        return Stamps(time_us, found[0], found[1], found[2], found[3], finished_us, flags)
-    return _plausible(found, flags, time_us)
+    at_us = time_us
+    if not (earliest >= FIRST_US and last <= earliest + YEAR_US >= time_us):
+        found, flags = _plausible(found, flags, time_us)
+        if time_us < FIRST_US:
+            at_us = max((us for us in found if us is not None), default=time_us)
+    return Stamps(
+        at_us, found[0], found[1], found[2], found[3], found[4], found[5], found[6],
+        _latest(found[_SINGLE:]), flags,
+    )  # fmt: skip
 
 
-def _plausible(found: list[int | None], flags: frozenset[str], time_us: int) -> Stamps:
-    """The stamps of which some are not plausible."""
+def newest(texts: Iterable[str], until_us: int) -> int | None:
+    """The newest of the stamps that can be read, up to a moment."""
+    found = [us for us in _parsed(tuple(texts))[0] if us is not None and FIRST_US <= us <= until_us]
+    return max(found, default=None)
+
+
+def _latest(ends: list[int | None]) -> int | None:
+    known = [us for us in ends if us is not None]
+    return max(known) if known and len(known) == len(ends) else None
+
+
+def _plausible(
+    found: list[int | None], flags: frozenset[str], time_us: int
+) -> tuple[list[int | None], frozenset[str]]:
+    """The stamps of which some are not plausible: these are absent."""
     moments = [time_us, *[us for us in found if us is not None]]
     greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
     plausible = [us if us is None or _is_plausible(us, greatest) else None for us in found]
-    if plausible != found:
-        found, flags = plausible, _FLAGGED
-    created, scheduled, deletion, disrupted, *finished = found
-    ends = [us for us in finished if us is not None]
-    at_us = time_us
-    if time_us < FIRST_US:
-        at_us = max((us for us in found if us is not None), default=time_us)
-    return Stamps(at_us, created, scheduled, deletion, disrupted, max(ends, default=None), flags)
+    return (found, flags) if plausible == found else (plausible, _FLAGGED)
 
 
 @lru_cache(maxsize=8_192)
 def _parsed(
     texts: tuple[str | None, ...],
-) -> tuple[list[int | None], frozenset[str], int, int, int | None]:
-    """The moments of stamps, None for one that is absent or cannot be read; flags; the first, the last, and the last finish.
+) -> tuple[list[int | None], frozenset[str], int, int]:
+    """The moments of stamps, None for one that is absent or cannot be read; flags; the first and the last.
 
     The observations of a pod have the same stamps again and again. What is returned is never changed.
     """
@@ -93,9 +118,7 @@ def _parsed(
             flags = _FLAGGED
             found.append(None)
     known = [us for us in found if us is not None]
-    ends = [us for us in found[4:] if us is not None]
-    first, last = min(known, default=_LATEST_US), max(known, default=FIRST_US)
-    return found, flags, first, last, max(ends, default=None)
+    return found, flags, min(known, default=_LATEST_US), max(known, default=FIRST_US)
 
 
 def _is_plausible(us: int, greatest: list[int]) -> bool:

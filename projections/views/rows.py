@@ -47,12 +47,13 @@ _POD_RUNS = View(
         ),
         is_(
             "unknown_s",
-            "Seconds between the last evidence of it and the list that missed it: neither charged nor hidden.",
+            "Seconds between the last evidence of it and the observation or list that shows its end: neither charged nor hidden.",
         ),
         is_(
             "flags",
-            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `clock`, `amounts_refused`,"
-            " `no_node`, and of devices `alloc_observed`, `deallocated_early`, `device_unseen`, `claim_unseen`, `size_unseen`.",
+            "JSON list of what makes its times less than exact: `start_acknowledged`, `end_observed`, `gap`, `vanished`, `clamped`,"
+            " `clock`, `amounts_refused`, `no_node`, and of devices `alloc_observed`, `deallocated_early`, `device_unseen`,"
+            " `claim_unseen`, `size_unseen`.",
         ),
         is_(
             "disruption",

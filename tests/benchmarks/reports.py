@@ -142,7 +142,7 @@ class Made:
         assert pod is not None
         top = workloads.tops(pod.controlled, lambda _: None, lambda *_: False).end
         run = derive(
-            pod, self._owners[pod.namespace], lambda node: self._models[node], Above(top), _never
+            pod, self._owners[pod.namespace], lambda node: self._models[node], Above(top), _Never()
         )
         return PodRun(pod, run, self._checkpoint.sequence + 1, self._checkpoint.sequence + 1)
 
@@ -163,8 +163,17 @@ class Made:
         self._checkpoint = self._store.commit(last, changes, self._checkpoint)
 
 
-def _never(pod: Pod) -> Absence:
-    return Absence(pod.history[-1][1], None)
+class _Never:
+    """Lists and beats that report every pod at every moment."""
+
+    def absence(self, pod: Pod) -> Absence:
+        return Absence(pod.history[-1][1], None)
+
+    def is_alive(self, cluster: str, us: int) -> bool:
+        return True
+
+    def proof(self, pod: Pod, version: str, us: int, since_us: int) -> int:
+        return since_us
 
 
 def _rows(name: str, store: Store) -> Iterator[Any]:

@@ -30,7 +30,7 @@ def events_of(given):
             events += listed(
                 PodsListed,
                 seen["uids"],
-                resource_version="",
+                resource_version=seen.get("rv", ""),
                 time_us=time_us,
                 cluster="c",
                 source="case",

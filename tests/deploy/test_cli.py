@@ -190,6 +190,19 @@ def test_a_ledger_without_a_bus_has_a_status(capsys, data):
     assert (found["lag"], found["guard"], found["bus"]["running"]) == (None, [], False)
 
 
+def test_status_counts_pods_by_flag(capsys, tmp_path):
+    ends = [
+        f.pod_vanished("observed", 11, 50),
+        f.pod_observed("both", 12, 90, scheduled=20, phase="Failed", finished=(5,), listed=True),
+    ]
+    data = make_ledger(tmp_path, [*EVENTS, *ends])
+
+    assert bursar("status", "--data", data, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["flags"] == {"clock": 1, "end_observed": 2, "gap": 1}
+    assert bursar("status", "--data", data) == 0
+    assert "1 gap" in capsys.readouterr().out
+
+
 def test_a25_what_no_team_is_named_for_is_booked_to_unassigned_and_said(capsys, tmp_path):
     nobodys = [f.pod_observed(f"p{n}", n, namespace=f"lab-{n}") for n in range(1, 6)]
     closed = f.pod_vanished("p1", 9, 3_600, namespace="lab-1", deletion=3_600)

@@ -9,6 +9,7 @@ import itertools
 import pytest
 
 from projections.accounts import accounts
+from projections.pod_runs.fold import KUBELET
 from tests import factories as f
 from tests.projections.ledger import folded, tables
 
@@ -72,11 +73,11 @@ RUNS = {
     "a stamp a year after the newest of the others is plausible": (
         [seen(at=9, deletion=9 + YEAR, grace_seconds=30)], ([(0, NOW)], 0, 0, True, [])),
     "a finish in the year 9999 is absent, and the next best stamp counts": (
-        [seen(at=50, phase="Failed", finished=("9999-12-31T23:59:59Z",), disrupted=40)],
+        [seen(at=50, phase="Failed", finished=("9999-12-31T23:59:59Z",), disrupted=40, disruption=KUBELET)],
         ([(0, 40)], 0, 0, False, ["clamped"])),
-    "of several finishes the plausible ones count": (
+    "of several finishes an absent one proves no end": (
         [seen(at=50, phase="Failed", finished=(30, EPOCH, "9999-12-31T23:59:59Z"))],
-        ([(0, 30)], 0, 0, False, ["clamped"])),
+        ([(0, 50)], 0, 0, False, ["clamped", "end_observed"])),
     "a delete in the year one ends nothing at that time": (
         [seen(version=1, at=20), gone(version=2, at=60, deletion="0001-01-01T00:00:00Z")],
         ([(0, 60)], 0, 0, False, ["clamped", "end_observed"])),

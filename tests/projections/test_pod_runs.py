@@ -8,8 +8,10 @@ import itertools
 import pytest
 
 from bus.amounts import ContainerResources, PodResources
+from bus.events.observations import SourceHeard
 from bus.events.pods import encoded_resources
 from projections.accounts import accounts
+from projections.pod_runs.fold import KUBELET, POD_GC
 from tests import factories as f
 from tests.projections.ledger import folded, tables
 
@@ -30,6 +32,13 @@ def run(events):
 
 seen, gone, listed = f.pod_observed, f.pod_vanished, f.pods_listed
 NOW = 100_000
+
+
+def beat(at, cluster=f.CLUSTER):
+    """The source of pods reports that it is alive."""
+    said = f.said(SourceHeard(resource="pods"), key="pods", id=f"source.heard/pods/{at}", at=at)
+    return f.msgspec.structs.replace(said, cluster=cluster)
+
 
 RUNS = {
     # start of holding
@@ -60,12 +69,132 @@ RUNS = {
         ([(6, 20), (20, NOW)], 4, 0, True, ["no_node"])),
     "A21 a pod that waits or failed unbound holds nothing": (
         [seen(version=1, at=9, node=None), seen(version=2, at=20, node=None, phase="Failed", disrupted=15)],
-        ([], 15, 0, False, [])),
+        ([], 20, 0, False, ["end_observed"])),
+    "a pod whose kubelet spoke without PodScheduled says nothing of the start": (
+        [seen(version=1, at=9, scheduled=5), seen(version=2, at=20, scheduled=None, acknowledged=7)],
+        ([(5, NOW)], 5, 0, True, [])),
+    "a pod that is known by the kubelet's stamp alone begins there, flagged": (
+        [seen(at=20, scheduled=None, acknowledged=7)], ([(7, NOW)], 7, 0, True, ["start_acknowledged"])),
+    "the smallest stamp of the kubelet counts, never before the creation": (
+        [seen(version=1, at=20, created=9, scheduled=None, acknowledged=12),
+         seen(version=2, at=30, created=9, scheduled=None, acknowledged=7)],
+        ([(9, NOW)], 0, 0, True, ["start_acknowledged"])),
+    "a stamp of the scheduler goes before the kubelet's": (
+        [seen(version=1, at=9, scheduled=None, acknowledged=2), seen(version=2, at=20, scheduled=5)],
+        ([(5, NOW)], 5, 0, True, [])),
     # end by finishing
     "a finish is the latest finishedAt": (
         [seen(at=50, phase="Succeeded", finished=(30, 40, 20))], ([(0, 40)], 0, 0, False, [])),
-    "a finish without stamps is the disruption's": (
-        [seen(at=50, phase="Failed", disrupted=33)], ([(0, 33)], 0, 0, False, [])),
+    "a finish without stamps is the kubelet's disruption": (
+        [seen(at=50, phase="Failed", disrupted=33, disruption=KUBELET)], ([(0, 33)], 0, 0, False, [])),
+    "a finish without stamps is PodGC's disruption": (
+        [seen(at=50, phase="Failed", disrupted=33, disruption=POD_GC)], ([(0, 33)], 0, 0, False, [])),
+    "PodGC's disruption means nothing where the request to go came before": (
+        [seen(version=1, at=34, disrupted=33, disruption="EvictionByEvictionAPI"),
+         seen(version=2, at=50, phase="Failed", disrupted=33, disruption=POD_GC)],
+        ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "the kubelet's disruption means nothing where another asked before": (
+        [seen(version=1, at=34, disrupted=33, disruption="EvictionByEvictionAPI"),
+         seen(version=2, at=50, phase="Failed", disrupted=33, disruption=KUBELET)],
+        ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "the kubelet's disruption counts where it was seen before the finish": (
+        [seen(version=1, at=34, disrupted=33, disruption=KUBELET),
+         seen(version=2, at=50, phase="Failed", disrupted=33, disruption=KUBELET)],
+        ([(0, 33)], 0, 0, False, [])),
+    "a disruption after the finish does not make it a request": (
+        [seen(version=1, at=50, phase="Failed", disrupted=33, disruption=POD_GC),
+         seen(version=2, at=60, phase="Failed", disrupted=33, disruption="DeletionByTaintManager")],
+        ([(0, 33)], 0, 0, False, [])),
+    "another's disruption is the request to go": (
+        [seen(at=50, phase="Failed", disrupted=33, disruption="PreemptionByScheduler")],
+        ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "a disruption without a reason that is kept is a request": (
+        [seen(at=50, phase="Failed", disrupted=33)], ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "a failed init container ends a pod whose containers never ran": (
+        [seen(at=50, phase="Failed", init_finished=42, ran="init")], ([(0, 42)], 0, 0, False, [])),
+    "a failed init container ends no pod whose containers ran once": (
+        [seen(version=1, at=20), seen(version=2, at=50, phase="Failed", init_finished=42, ran="init")],
+        ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "a pod that the kubelet refused held until it said so": (
+        [seen(at=50, scheduled=20, phase="Failed", refusal="OutOfcpu", acknowledged=21)],
+        ([(20, 21)], 20, 0, False, [])),
+    "a pod that waited, was refused and found later held nothing": (
+        [seen(at=5_000, scheduled=None, phase="Failed", refusal="OutOfcpu", acknowledged=21, listed=True)],
+        ([], 21, 0, False, ["start_acknowledged"])),
+    "a refusal after a container ran is no end": (
+        [seen(version=1, at=30), seen(version=2, at=50, phase="Failed", refusal="NodeAffinity", acknowledged=1)],
+        ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "a refusal after an init container ran is no end": (
+        [seen(version=1, at=30, phase="Pending", ran="init"),
+         seen(version=2, at=50, phase="Failed", refusal="NodeAffinity", acknowledged=1)],
+        ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "a finish was observed no later than its status was written": (
+        [seen(at=50.9, phase="Failed", written=44)], ([(0, 44)], 0, 0, False, ["end_observed"])),
+    "a status that is written before the start is none of it": (
+        [seen(at=50, scheduled=20, phase="Failed", written=10)], ([(20, 50)], 20, 0, False, ["end_observed"])),
+    "a status that is written after the observation counts for nothing": (
+        [seen(at=50, phase="Failed", written=60)], ([(0, 50)], 0, 0, False, ["end_observed"])),
+    # told by a list, or after a silence
+    "a finish in a list ends it at the last proof, the rest is unknown": (
+        [seen(version=1, at=20), seen(version=2, at=90, phase="Failed", listed=True)],
+        ([(0, 20)], 0, 70, False, ["end_observed", "gap"])),
+    "a finish in a list that is the first observation is unknown from the start": (
+        [seen(at=90, scheduled=5, phase="Failed", listed=True)],
+        ([], 5, 85, False, ["end_observed", "gap"])),
+    "its own stamps prove it": (
+        [seen(at=90, phase="Failed", listed=True, evidence=(10, 33, 95))],
+        ([(0, 33)], 0, 57, False, ["end_observed", "gap"])),
+    "the kubelet's stamp proves it": (
+        [seen(at=90, phase="Failed", listed=True, acknowledged=7)],
+        ([(0, 7)], 0, 83, False, ["end_observed", "gap"])),
+    "a list that had it proves it": (
+        [seen(version=1, at=20), listed(["p"], at=60), seen(version=2, at=90, phase="Failed", listed=True)],
+        ([(0, 60)], 0, 30, False, ["end_observed", "gap"])),
+    "the list that shows its finish proves nothing": (
+        [seen(version=1, at=20), listed(["p"], version=2, at=89), seen(version=2, at=90, phase="Failed", listed=True)],
+        ([(0, 20)], 0, 70, False, ["end_observed", "gap"])),
+    "a list without it proves nothing": (
+        [seen(version=1, at=20), listed(["q"], version=1, at=60), seen(version=2, at=90, phase="Failed", listed=True)],
+        ([(0, 20)], 0, 70, False, ["end_observed", "gap"])),
+    "a beat of the source proves it": (
+        [seen(version=1, at=20), beat(70), seen(version=2, at=90, phase="Failed", listed=True)],
+        ([(0, 70)], 0, 20, False, ["end_observed", "gap"])),
+    "a beat of another cluster proves nothing": (
+        [seen(version=1, at=20), beat(70, cluster="other"), seen(version=2, at=90, phase="Failed", listed=True)],
+        ([(0, 20)], 0, 70, False, ["end_observed", "gap"])),
+    "a finish that a watch told while it was alive is when it was observed": (
+        [seen(version=1, at=20), beat(30), seen(version=2, at=105, phase="Failed")],
+        ([(0, 105)], 0, 0, False, ["end_observed"])),
+    "a finish that a watch told after a silence ends it at the last proof": (
+        [seen(version=1, at=20), beat(30), seen(version=2, at=106, phase="Failed")],
+        ([(0, 30)], 0, 76, False, ["end_observed", "gap"])),
+    "a list breaks the silence": (
+        [seen(version=1, at=20), beat(30), listed(["q"], version=1, at=100), seen(version=2, at=106, phase="Failed")],
+        ([(0, 106)], 0, 0, False, ["end_observed"])),
+    "a finish with stamps needs no proof": (
+        [seen(version=1, at=20), beat(30), seen(version=2, at=900, phase="Failed", finished=(70,), listed=True)],
+        ([(0, 70)], 0, 0, False, [])),
+    "DELETED without a stamp after a silence ends it at the last proof": (
+        [seen(version=1, at=20), beat(30), gone(version=2, at=106, evidence=(44,))],
+        ([(0, 44)], 0, 62, False, ["end_observed", "gap"])),
+    "unknown time ends with the stamp of the delete": (
+        [seen(version=1, at=20), seen(version=2, at=90, phase="Failed", listed=True), gone(version=3, at=91, deletion=80)],
+        ([(0, 20)], 0, 60, False, ["end_observed", "gap"])),
+    # a stamp that cannot be
+    "a finish more than two seconds before the start proves the node's clock wrong": (
+        [seen(at=50, scheduled=20, phase="Failed", finished=(17,))],
+        ([(20, 50)], 20, 0, False, ["clock", "end_observed"])),
+    "a finish two seconds before the start is the start": (
+        [seen(at=50, scheduled=20, phase="Failed", finished=(18,))], ([], 20, 0, False, ["clamped"])),
+    "a wrong finish makes room for the kubelet's disruption": (
+        [seen(at=50, scheduled=20, phase="Failed", finished=(10,), disrupted=44, disruption=KUBELET)],
+        ([(20, 44)], 20, 0, False, ["clock"])),
+    "a wrong finish in a list is unknown time": (
+        [seen(version=1, at=30, scheduled=20),
+         seen(version=2, at=90, scheduled=20, phase="Failed", finished=(10,), listed=True)],
+        ([(20, 30)], 20, 60, False, ["clock", "end_observed", "gap"])),
+    "one finish that cannot be read proves no end": (
+        [seen(at=50, phase="Failed", finished=(30, "soon"))], ([(0, 50)], 0, 0, False, ["clamped", "end_observed"])),
     "a finish without any stamp is when it was observed": (
         [seen(at=50.9, phase="Failed")], ([(0, 50)], 0, 0, False, ["end_observed"])),
     "a finish after its observation is clamped to it": (
@@ -77,9 +206,6 @@ RUNS = {
     "a phase that goes back does not open a finished pod": (
         [seen(version=1, at=50, phase="Succeeded", finished=(40,)), seen(version=2, at=60)],
         ([(0, 40)], 0, 0, False, [])),
-    "a finish before the start is clamped to the start": (
-        [seen(at=50, scheduled=20, phase="Failed", finished=(10,))],
-        ([], 20, 0, False, ["clamped"])),
     # end by deletion
     "a deletion stamp with grace 0 in a MODIFIED ends it": (
         [seen(at=50, deletion=44, grace_seconds=0)], ([(0, 44)], 0, 0, False, [])),
@@ -134,6 +260,12 @@ RUNS = {
         [listed([], at=10), seen(at=20)], ([(0, NOW)], 0, 0, True, [])),
     "a list of an older version says nothing, whenever it arrived": (
         [seen(version=50, at=20), listed([], version=49, at=90)], ([(0, NOW)], 0, 0, True, [])),
+    "a state older than a list is older than it, whenever it was told": (
+        [seen(version=1, at=20), listed([], version=50, at=90), seen(version=49, at=9_000)],
+        ([(0, 90)], 0, 0, False, ["vanished"])),
+    "a state newer than a list is believed": (
+        [seen(version=1, at=20), listed([], version=50, at=90), seen(version=51, at=9_000)],
+        ([(0, NOW)], 0, 0, True, [])),
     "a part of a list speaks only of its range": (
         [seen(at=20), listed(["a", "z"], at=90, per_part=1)[1]], ([(0, NOW)], 0, 0, True, [])),
     "a part of a list whose range it lies in ends it": (

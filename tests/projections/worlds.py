@@ -58,6 +58,10 @@ def _world(draw, strange):
         there = tuple(uid for uid, (first, gone) in lives.items() if first <= at < gone)
         seen.append(Seen("list", "", at, has=there))
     seen += [Seen("beat", "", draw(_moments)) for _ in range(draw(st.integers(0, 3)))]
+    # Close to what is observed, on both sides of a silence.
+    near = st.sampled_from([s.at for s in seen])
+    for _ in range(draw(st.integers(0, 2))):
+        seen.append(Seen("beat", "", max(0, draw(near) - draw(st.sampled_from((1, 740, 760))))))
     seen.sort(key=lambda s: (s.at, s.kind == "list"))
     return _delivered(draw, [replace(s, version=n + 1) for n, s in enumerate(seen)], strange)
 
@@ -70,6 +74,8 @@ _quotas = st.sampled_from(
 _gaps = st.sampled_from((0, 3, 10, 17, 70, 500, 36_000, 400_000))
 _moments = st.one_of(st.integers(0, 1_500), st.integers(0, 900_000))
 _FOR_EVER = 10**9
+#: Of DisruptionTarget; "" is another component's.
+_reasons = st.sampled_from(("TerminationByKubelet", "DeletionByPodGC", "EvictionByEvictionAPI", ""))
 
 
 def _pod_life(draw, uid, strange):
@@ -95,6 +101,7 @@ def _pod_life(draw, uid, strange):
             base["scheduled"] = max(created, now // 10 * 10)
         else:
             shown = []
+        base["acknowledged"] = draw(st.sampled_from((None, None, now // 10 * 10 + 10)))
         shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
         for _ in range(draw(st.integers(0, 3))):
             now += draw(_gaps)
@@ -105,6 +112,11 @@ def _pod_life(draw, uid, strange):
                 base["quota"] = draw(_quotas)
             elif changed != "nothing":
                 base[changed] = draw(_names)
+            if draw(st.integers(0, 4)) == 0:
+                # A kubelet that was just restarted writes a status without conditions.
+                base |= {"scheduled": None, "acknowledged": now // 10 * 10}
+            if draw(st.integers(0, 4)) == 0:
+                base |= {"disrupted": now // 10 * 10, "disruption": draw(_reasons)}
             if strange and draw(st.booleans()):
                 base["owner"] = draw(st.sampled_from((None, "rs0", "rs1")))
             shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
@@ -119,7 +131,15 @@ def _end(draw, uid, base, now, shown):
         base["phase"] = draw(st.sampled_from(("Succeeded", "Failed")))
         stamps = draw(st.sampled_from(((), (-20,), (-500, -10), (0,), (30,))))
         base["finished"] = tuple((now + s) // 10 * 10 for s in stamps)
-        base["disrupted"] = draw(st.sampled_from((None, None, now // 10 * 10 - 10)))
+        if draw(st.booleans()):
+            base |= {"disrupted": now // 10 * 10 - 10, "disruption": draw(_reasons)}
+        base["listed"] = draw(st.booleans())
+        base["ran"] = draw(st.sampled_from(("", "init", "regular")))
+        base["written"] = draw(st.sampled_from((None, now // 10 * 10, now // 10 * 10 - 200)))
+        base["refusal"] = draw(st.sampled_from((None, None, "OutOfcpu")))
+        base["init_finished"] = draw(st.sampled_from((None, None, now // 10 * 10 - 10)))
+        stamped = st.integers(-300, 50).map(lambda s: (now + s) // 10 * 10)
+        base["evidence"] = tuple(draw(st.lists(stamped, max_size=2)))
         shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
     how = draw(st.sampled_from(("stays", "stamp", "both", "graceful", "no stamp", "unseen")))
     if how == "stays":
@@ -181,9 +201,20 @@ def _event(s, version):
         return f.pods_listed(s.has, version, at + 0.05)
     make = f.pod_vanished if s.kind == "gone" else f.pod_observed
     fields = {name: s[name] for name in ("namespace", "team", "user", "node", "phase", "cpu")}
-    fields |= {name: _second(s[name]) for name in ("created", "scheduled", "deletion", "disrupted")}
-    fields["phase"] = fields["phase"] or ""
-    fields["finished"] = tuple(_second(stamp) for stamp in s["finished"] or ())
+    stamps = (
+        "created",
+        "scheduled",
+        "acknowledged",
+        "deletion",
+        "disrupted",
+        "init_finished",
+        "written",
+    )
+    fields |= {name: _second(s[name]) for name in stamps}
+    fields |= {name: s[name] or "" for name in ("phase", "disruption", "ran", "refusal")}
+    fields["listed"] = bool(s["listed"])
+    for name in ("finished", "evidence"):
+        fields[name] = tuple(_second(stamp) for stamp in s[name] or ())
     return [
         make(
             s.name, version, at, name="web", owner=s["owner"] and f.owner(s["owner"]),
@@ -233,15 +264,18 @@ def _order(s):
 def _run(uid, shown, seen):
     created = min(s["created"] for s in shown) // 10
     bound = [s for s in shown if _node(s) is not None]
-    starts = [s["scheduled"] if s["scheduled"] is not None else s["created"] for s in bound]
-    start = max(created, min(starts) // 10) if starts else None
-    end, unknown, flags = _end_of(uid, shown, seen)
+    start, is_acknowledged = _start(created * 10, bound)
+    floor = created if start is None else start
+    end, until, flags = _end_of(uid, shown, seen, floor)
     if "" in map(_node, bound):
         flags = flags | {"no_node"}
-    floor = created if start is None else start
+    if is_acknowledged:
+        flags = flags | {"start_acknowledged"}
     if end is not None and end < floor:
-        unknown = max(0, unknown - (floor - end))
         end, flags = floor, flags | {"clamped"}
+    unknown = 0 if end is None else max(0, until - end)
+    if unknown and "vanished" not in flags:
+        flags = flags | {"gap"}
     above = _links(_top(shown, seen), seen)
     held = [] if start is None else _pieces(bound, above, seen, start, end)
     run = {
@@ -251,34 +285,42 @@ def _run(uid, shown, seen):
     return run, held
 
 
+def _start(created, bound):
+    """(second, whether only the kubelet said it)."""
+    said = [s["scheduled"] for s in bound if s["scheduled"] is not None]
+    said += [s["created"] for s in bound if s["scheduled"] is s["acknowledged"] is None]
+    acknowledged = [s["acknowledged"] for s in bound if s["acknowledged"] is not None]
+    starts = said or acknowledged
+    return (max(created, min(starts)) // 10 if starts else None), bool(starts and not said)
+
+
 def _node(shown):
     """Where a pod held: "" where it ran and named no node, None where it was not bound."""
     return "" if shown["node"] is None and shown["phase"] == "Running" else shown["node"]
 
 
-def _end_of(uid, shown, seen):
-    ends = []
+def _time(s):
+    """Hundredths of a second: where the event has its time."""
+    return s.at * 10 + {"list": 5, "beat": 2}.get(s.kind, 0)
+
+
+def _end_of(uid, shown, seen, floor):
+    """(end, until when it is unknown, flags), seconds."""
+    ends, is_observed = [], False
     finished = [s for s in shown if s["phase"] in ("Succeeded", "Failed")]
     if finished:
-        first = finished[0]
-        known = max(first["finished"], default=None)
-        known = first["disrupted"] if known is None else known
-        if known is None:
-            ends.append((first.at // 10, {"end_observed"}))
-        else:
-            begun = max(first["created"], first["scheduled"] or 0)
-            if first.at < known and first.at < begun:
-                ends.append((known // 10, {"clock"}))
-            else:
-                flags = {"clamped"} if known > first.at else set()
-                ends.append((min(known, first.at) // 10, flags))
-    ends += [
-        (s["deletion"] // 10, set()) for s in shown if s["deletion"] is not None and s["grace"] == 0
-    ]
-    ends += [(s.at // 10, {"end_observed"}) for s in shown if s.kind == "gone" and s["grace"] != 0]
+        found = _stamped_end(finished[0], shown, floor)
+        is_observed = not found[0]
+        ends += found[0] or [_observed_end(finished[0], uid, shown, seen, floor, found[1])]
+    for s in shown:
+        if s["deletion"] is not None and s["grace"] == 0:
+            ends.append((s["deletion"] // 10, s["deletion"] // 10, set()))
+    gone = [s for s in shown if s.kind == "gone" and s["grace"] != 0]
+    if gone and not is_observed:
+        ends.append(_observed_end(gone[0], uid, shown, seen, floor, set(), is_delete=True))
     if ends:
-        end, flags = min(ends, key=lambda known: known[0])
-        return end, 0, flags
+        end, _, flags = min(ends, key=lambda known: known[0])
+        return end, min(until for _, until, _ in ends), flags
     lists = [s for s in seen if s.kind == "list"]
     evidence = max([*shown, *(s for s in lists if uid in s.has)], key=_order)
     missed = [s for s in lists if s.version > evidence.version]
@@ -287,8 +329,63 @@ def _end_of(uid, shown, seen):
     first = min(missed, key=_order)
     # The source was told of every change then, and of no delete.
     beats = [s.at for s in seen if s.kind == "beat" and s.at <= first.at]
-    end, until = max([evidence.at, *beats]) // 10, first.at // 10
-    return end, until - end, {"vanished"}
+    return max([evidence.at, *beats]) // 10, first.at // 10, {"vanished"}
+
+
+def _stamped_end(first, shown, floor):
+    """([the end by the best stamp], flags): nothing in the list where no stamp can be true."""
+    before = [s for s in shown if s.version < first.version and s["disrupted"] is not None]
+    ran = {s["ran"] for s in shown} | {"regular" for s in shown if s["phase"] == "Running"}
+    reason, asked = first["disruption"], [s["disruption"] for s in before[:1]]
+    is_end = reason == "DeletionByPodGC" and not asked
+    is_end |= reason == "TerminationByKubelet" and asked in ([], [reason])
+    candidates = [
+        max(first["finished"] or (), default=None),
+        None if "regular" in ran else first["init_finished"],
+        first["acknowledged"] if first["refusal"] and not ran & {"regular", "init"} else None,
+        first["disrupted"] if is_end else None,
+    ]
+    flags = set()
+    bound = [s for s in shown if _node(s) is not None]
+    start, is_acknowledged = _start(first["created"], bound)
+    begun = first["created"] if start is None else start * 10
+    for stamp in candidates:
+        if stamp is None:
+            continue
+        if stamp < begun - 20:
+            flags = flags | {"clock"}
+            continue
+        if stamp <= first.at:
+            return [(stamp // 10, stamp // 10, flags)], flags
+        if first.at < (first["created"] if is_acknowledged else begun):
+            return [(stamp // 10, stamp // 10, flags | {"clock"})], flags
+        return [(first.at // 10, first.at // 10, flags | {"clamped"})], flags
+    return [], flags
+
+
+def _observed_end(one, uid, shown, seen, floor, flags, is_delete=False):
+    """The end by an observation: at its time, or at the last proof before it."""
+    time, flags = _time(one), flags | {"end_observed"}
+    if one["phase"] in ("Succeeded", "Failed") and not is_delete:
+        begun = max(one["created"], one["scheduled"] or 0)
+        if one["written"] is not None and one["written"] >= begun - 20:
+            time = min(time, one["written"] * 10)
+    beats = [_time(s) for s in seen if s.kind == "beat" and _time(s) < time]
+    lists = [s for s in seen if s.kind == "list" and _time(s) <= time]
+    heard = [*beats[-1:], *(_time(s) for s in lists)]
+    is_alive = not beats or max(heard) >= time - 7_500
+    if is_alive and (is_delete or not one["listed"]):
+        return time // 100, time // 100, flags
+    stamps = [one["acknowledged"], one["scheduled"], *(one["finished"] or ()), one["init_finished"]]
+    stamps += one["evidence"] or ()
+    before = [
+        s
+        for s in (*shown, *lists)
+        if s.version < one.version and (s.kind != "list" or uid in s.has)
+    ]
+    proofs = [*beats, *map(_time, before), *(s * 10 for s in stamps if s is not None)]
+    last = max([floor * 100, *(t for t in proofs if t <= time)])
+    return min(last, time) // 100, time // 100, flags
 
 
 def _pieces(bound, above, seen, start, end):
@@ -304,7 +401,7 @@ def _pieces(bound, above, seen, start, end):
     for place, second in enumerate(moments):
         following = moments[place + 1] if place + 1 < len(moments) else end
         pod, space = _at(bound, second), _at(spaces, second)
-        node = _at([n for n in nodes if n.name == _node(pod)], second)
+        node = _at(_kept([n for n in nodes if n.name == _node(pod)]), second)
         what = (
             pod["cpu"] * 1000,
             pod["team"] or (space and space["team"]) or "unassigned",
@@ -318,6 +415,15 @@ def _pieces(bound, above, seen, start, end):
         else:
             pieces.append((second, following, *what))
     return pieces
+
+
+def _kept(nodes):
+    """Observations of a node; a label that is away keeps its last value."""
+    kept, model = [], None
+    for n in nodes:
+        model = n["model"] or model
+        kept.append(replace(n, fields=(("model", model),)))
+    return kept
 
 
 def _at(observations, second):

@@ -128,9 +128,23 @@ class _Unnamed(msgspec.Struct):
     metadata: _Named
 
 
+class _Managed(msgspec.Struct):
+    time: str = ""
+    subresource: str = ""
+
+
+class _ManagedFields(msgspec.Struct, rename="camel"):
+    managed_fields: list[_Managed] = []
+
+
+class _Written(msgspec.Struct):
+    metadata: _ManagedFields
+
+
 _uid_decoder = msgspec.json.Decoder(_Unread)
 _version_decoder = msgspec.json.Decoder(_Metadata)
 _name_decoder = msgspec.json.Decoder(_Unnamed)
+_written_decoder = msgspec.json.Decoder(_Written)
 
 #: What a decoder raises for bytes that it cannot read.
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -269,6 +283,15 @@ def version_of(raw: bytes) -> tuple[str, str]:
     # As for an event's id, which a slash takes apart.
     is_plain = all(usable(one, LONGEST_ID) and "/" not in one for one in both)
     return both if is_plain else ("", "")
+
+
+def status_written(raw: bytes) -> str | None:
+    """The newest time in ``managedFields`` of the status subresource; None where there is none that can be read."""
+    found = _skipping(_written_decoder, raw)
+    if found is None:
+        return None
+    entries = found.metadata.managed_fields
+    return stamp(max((one.time for one in entries if one.subresource == "status"), default=None))
 
 
 def called(raw: bytes) -> str:

@@ -13,18 +13,10 @@ from bus.kube.watch import lists
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import pods
 from bus.user_names import UserNames
+from tests.bus.sources.pod_records import METADATA, condition, ended, finished, observed, pod
 from tests.bus.sources.records import POLICY, body, record, recorded
 
-METADATA = {"uid": "u1", "name": "p", "namespace": "team-a", "resourceVersion": "7"}
 CANARY = "canary-5f1c"
-
-
-def pod(spec=None, status=None, **metadata):
-    return {"metadata": METADATA | metadata, "spec": spec or {}, "status": status or {}}
-
-
-def observed(thing, policy=POLICY):
-    return PodObserved.read(pods.translate(record(thing), policy))
 
 
 def resources(thing):
@@ -116,14 +108,6 @@ def test_every_label_that_names_a_user_stands_under_the_key():
     assert found.labels == {key: names.sealed(name) for key, name in HUB.items()}
 
 
-def condition(kind, status="True", **more):
-    return {"type": kind, "status": status, "lastTransitionTime": "2026-10-26T07:55:28Z", **more}
-
-
-def ended(at):
-    return {"name": "main", "state": {"terminated": {"finishedAt": at}}}
-
-
 @pytest.mark.parametrize(
     ("thing", "want"),
     [
@@ -151,14 +135,72 @@ def ended(at):
         (pod({"nodeName": "n1"}), {"node": "n1"}),
         (pod({"nodeName": ""}), {}),
         (
+            finished(
+                ended("b"),
+                ended("b", "other"),
+                ended("a", "first"),
+                containers=("main", "other"),
+                init=("first",),
+            ),
+            {"phase": "Failed", "finished": ["b"], "ran": "regular"},
+        ),
+        (
+            finished(ended("b"), ended(None, "other"), containers=("main", "other")),
+            {"phase": "Failed", "ran": "regular", "evidence": ["b"]},
+        ),
+        (
+            finished(ended("b"), containers=("main", "other")),
+            {"phase": "Failed", "ran": "regular", "evidence": ["b"]},
+        ),
+        (
+            finished(
+                ended("b"),
+                {"name": "side", "state": {"running": {"startedAt": "a"}}},
+                init=("side",),
+            ),
+            {"phase": "Failed", "ran": "regular", "evidence": ["a", "b"]},
+        ),
+        (
+            finished(ended("b"), ended("c", "side"), init=("side", "side-late")),
+            {"phase": "Failed", "finished": ["b", "c"], "ran": "regular"},
+        ),
+        (
+            finished(ended("a", "first"), ended("b", "next", 1), init=("first", "next")),
+            {"phase": "Failed", "init_finished": "b", "ran": "init", "evidence": ["a", "b"]},
+        ),
+        (
+            finished(ended("a", "first"), ended(None, "next", 137), init=("first", "next")),
+            {"phase": "Failed", "ran": "init", "evidence": ["a"]},
+        ),
+        (
+            finished(reason="OutOfnvidia.com/gpu", startTime="s"),
+            {"phase": "Failed", "refusal": "OutOfnvidia.com/gpu", "acknowledged": "s"},
+        ),
+        (finished(reason="Evicted", startTime="s"), {"phase": "Failed", "acknowledged": "s"}),
+        (
+            finished({"name": "main", "state": {"waiting": {}}}, reason="NodeAffinity"),
+            {"phase": "Failed"},
+        ),
+        (
+            finished(conditions=[condition("Ready", "False")]),
+            {"phase": "Failed", "evidence": ["2026-10-26T07:55:28Z"]},
+        ),
+        (
+            pod({"nodeName": "n1"}, {"phase": "Running", "startTime": "s"}),
+            {"phase": "Running", "node": "n1", "acknowledged": "s"},
+        ),
+        (
+            pod({"nodeName": "n1"}, {"startTime": "s", "conditions": [condition("PodScheduled")]}),
+            {"node": "n1", "scheduled": "2026-10-26T07:55:28Z"},
+        ),
+        (
             pod(
                 status={
-                    "phase": "Failed",
-                    "containerStatuses": [ended("b"), ended("b"), ended(None)],
-                    "initContainerStatuses": [ended("a")],
+                    "phase": "Pending",
+                    "containerStatuses": [{"name": "main", "restartCount": 1}],
                 }
             ),
-            {"phase": "Failed", "finished": ["a", "b"]},
+            {"phase": "Pending", "ran": "regular"},
         ),
         (pod(status={"phase": "Running", "containerStatuses": [ended("b")]}), {"phase": "Running"}),
         (pod(status={"phase": "Zombie"}), {"phase": "Zombie"}),
@@ -184,7 +226,20 @@ def ended(at):
         "a disruption has no reason that Kubernetes does not give",
         "a bound pod has a node",
         "an empty node name is none",
-        "finished has each end once, those of init containers too",
+        "finished has each end of containers once, and none of plain init containers",
+        "a container that ended without a stamp proves no end",
+        "a container without a status proves no end",
+        "a sidecar that runs proves no end",
+        "a sidecar that ended counts, one without a status does not",
+        "a failed init container ends a pod whose containers never ran",
+        "a failed init container without a stamp proves no end",
+        "a refusal of the kubelet's admission is carried on, with its startTime",
+        "another reason is not",
+        "a pod with container statuses was not refused",
+        "transitions of conditions are evidence of a finished pod",
+        "startTime is carried on where PodScheduled is away",
+        "startTime is left out beside PodScheduled",
+        "a container that restarted ran",
         "a container that ended does not end a running pod",
         "A18 an unknown phase is carried on",
         "A19 a deadline is carried on",

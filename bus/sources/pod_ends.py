@@ -1,0 +1,107 @@
+"""What a pod's status says of its end. Pure.
+
+Source: Kubernetes API reference, core/v1 PodStatus; kubernetes/kubernetes, pkg/kubelet/lifecycle; docs/accounting.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bus.kube.watch import records
+from bus.sources.pod_objects import ContainerStatus, Spec, Status
+
+#: Most ends of containers, and most other stamps of evidence, that one fact carries.
+MOST_FINISHES = 64
+#: Why the kubelet's admission refuses a pod: whole reasons, and how families of them begin.
+REFUSALS = frozenset({
+    "NodeAffinity", "UnexpectedAdmissionError", "InvalidNodeInfo", "SysctlForbidden", "AppArmor",
+    "PodFeatureUnsupported", "NodeShutdown",
+})  # fmt: skip
+REFUSAL_FAMILIES = ("OutOf", "Topology", "PodOS")
+#: Longest reason that is carried on.
+LONGEST_REASON = 63
+
+
+def finished(spec: Spec, status: Status) -> tuple[tuple[str, ...], bool]:
+    """When its containers ended, where each proves it, and whether it is not all.
+
+    A sidecar without a status never started. A plain init container ends before the others.
+    """
+    by_name = {one.name: one for one in status.container_statuses or ()}
+    statuses = [by_name.get(one.name) for one in spec.containers or ()] or list(by_name.values())
+    sidecars = _sidecars(spec)
+    statuses += [one for one in status.init_container_statuses or () if one.name in sidecars]
+    ends = [_finished_at(one) for one in statuses]
+    return latest(ends) if all(ends) else ((), False)
+
+
+def _sidecars(spec: Spec) -> set[str]:
+    return {one.name for one in spec.init_containers or () if one.restart_policy == "Always"}
+
+
+def _finished_at(status: ContainerStatus | None) -> str | None:
+    ended = status.state.terminated if status is not None and status.state else None
+    return ended.finished_at if ended is not None else None
+
+
+def init_finished(spec: Spec, status: Status) -> str | None:
+    """When the last init container ended, where a plain one failed and has a stamp."""
+    statuses = status.init_container_statuses or ()
+    sidecars = _sidecars(spec)
+    has_failed = any(
+        one.name not in sidecars
+        and _finished_at(one)
+        and one.state is not None
+        and one.state.terminated is not None
+        and one.state.terminated.exit_code
+        for one in statuses
+    )
+    ends = [found for one in statuses if (found := _finished_at(one))]
+    return records.stamp(max(ends)) if has_failed else None
+
+
+def ran(status: Status) -> str:
+    """Which containers ran, by their own status: a lost one is terminated, and ran."""
+    if any(map(_has_run, status.container_statuses or ())):
+        return "regular"
+    return "init" if any(map(_has_run, status.init_container_statuses or ())) else ""
+
+
+def _has_run(status: ContainerStatus) -> bool:
+    states = (status.state, status.last_state)
+    return bool(status.restart_count) or any(
+        one is not None and (one.running is not None or one.terminated is not None)
+        for one in states
+    )
+
+
+def refusal(status: Status) -> str:
+    """Why the kubelet's admission refused the pod; "" for another reason, and for a pod with container statuses."""
+    reason = status.reason or ""
+    if status.container_statuses or status.init_container_statuses:
+        return ""
+    is_refusal = reason in REFUSALS or reason.startswith(REFUSAL_FAMILIES)
+    return reason[:LONGEST_REASON] if is_refusal else ""
+
+
+def evidence(status: Status) -> Iterator[str | None]:
+    """Stamps that prove that the pod was there."""
+    for condition in status.conditions or ():
+        yield condition.last_transition_time
+    for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        for state in (one.state, one.last_state):
+            if state is None:
+                continue
+            if state.running is not None:
+                yield state.running.started_at
+            if state.terminated is not None:
+                yield state.terminated.started_at
+                yield state.terminated.finished_at
+
+
+def latest(texts: Iterable[str | None]) -> tuple[tuple[str, ...], bool]:
+    """Each stamp once, and whether it is not all: of too many the latest ones, by their text, as these decide."""
+    stamps = records.unique(texts)
+    if len(stamps) <= MOST_FINISHES:
+        return stamps, False
+    return tuple(sorted(stamps)[-MOST_FINISHES:]), True

@@ -1,0 +1,58 @@
+"""Pods whose end rests on an observation: lists and beats around it decide how much of their time is unknown.
+
+Source: docs/accounting.md, "An end by observation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections.pod_runs import lists, queries
+from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.recent import ALIVE_US
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+
+class ObservedEnds:
+    """Finds such pods by when their ends were observed, stored ones and those of this batch."""
+
+    def __init__(self, select: Select, pods: PodMemory) -> None:
+        self._select = select
+        self._pods = pods
+        #: By cluster: when the newest such end was observed. Nearly all lists and beats are newer.
+        self._newest: dict[str, int] = {}
+
+    def open(self) -> None:
+        """Take in the newest ends."""
+        self._newest = queries.newest_observed(self._select)
+
+    def put(self, cluster: str, observed_us: int | None) -> None:
+        """The end of a pod was derived."""
+        if observed_us is not None:
+            self._newest[cluster] = max(self._newest.get(cluster, observed_us), observed_us)
+
+    def after(self, part: lists.Part) -> set[str]:
+        """Pods for whose ends a list is a proof: it had them, or was asked for shortly before the observation."""
+        later = self.between(part.cluster, part.time_us, None)
+        found = {uid for uid in later if part.covers(uid) and uid in part.uids}
+        return found | self.between(part.cluster, part.time_us, part.time_us + ALIVE_US)
+
+    def between(self, cluster: str, since_us: int, until_us: int | None) -> set[str]:
+        """Pods whose end was observed in [since_us, until_us], brought into memory."""
+        if self._newest.get(cluster, since_us - 1) < since_us:
+            return set()
+        stored = queries.observed(self._select, cluster, since_us, until_us)
+        self._pods.load(stored)
+        return {
+            uid
+            for uid in (*stored, *self._pods.touched)
+            if (row := self._pods.get(uid)) is not None
+            and row.pod.cluster == cluster
+            and row.run.observed_us is not None
+            and since_us <= row.run.observed_us
+            and (until_us is None or row.run.observed_us <= until_us)
+        }

@@ -1,0 +1,58 @@
+"""What the fact of a pod says of its end, beside its containers' own stamps."""
+
+import json
+
+import msgspec
+import pytest
+
+from bus.events.pods import PodObserved, PodVanished
+from bus.sources import pods
+from tests.bus.sources.pod_records import condition, observed, pod
+from tests.bus.sources.records import POLICY, body, record
+
+
+def test_a_list_is_told_from_a_watch():
+    raw = msgspec.json.encode(pod())
+    listed = [
+        PodObserved.read(pods.translate(record(raw, change), POLICY)).listed
+        for change in ("LISTED", "MODIFIED")
+    ]
+
+    assert listed == [True, False]
+
+
+MANAGED = [
+    {"manager": "kubelet", "time": "2026-10-26T08:00:02Z", "subresource": "status", "fieldsV1": {"f:status": {}}},
+    {"manager": "kube-scheduler", "time": "2026-10-26T08:00:01Z", "subresource": "status"},
+    {"manager": "kubectl", "time": "2026-10-26T09:00:00Z"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("phase", "managed", "written"),
+    [
+        ("Failed", MANAGED, "2026-10-26T08:00:02Z"),
+        ("Running", MANAGED, None),
+        ("Failed", MANAGED[2:], None),
+        ("Failed", [{"time": 7}], None),
+        ("Failed", None, None),
+    ],
+    ids=["newest of the status", "not of one that runs", "no status", "unreadable", "absent"],
+)
+def test_a_finish_records_when_its_status_was_written(phase, managed, written):
+    thing = pod(status={"phase": phase})
+    thing["metadata"] = thing["metadata"] | {"managedFields": managed}
+
+    assert observed(thing).written == written
+    assert "kubelet" not in json.dumps(body(pods.translate(record(thing), POLICY)))
+
+
+def test_a_delete_without_the_stamp_of_the_delete_carries_evidence():
+    shown = pod(status={"phase": "Running", "conditions": [condition("PodScheduled")]})
+    stamped = {"deletionTimestamp": "2026-10-26T08:00:00Z", "deletionGracePeriodSeconds": 0}
+    found = [
+        PodVanished.read(pods.translate(record(thing, "DELETED"), POLICY)).evidence
+        for thing in (shown, shown | {"metadata": shown["metadata"] | stamped})
+    ]
+
+    assert found == [("2026-10-26T07:55:28Z",), ()]
