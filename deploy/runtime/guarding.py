@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -12,6 +14,7 @@ from msgspec import structs
 from bus.errors import BusUnavailableError
 from bus.jetstream import GuardLine, State, require_safe
 from bus.metrics import Metric, Sample
+from bus.stored_blocks import closed_blocks, record_blocks, recorded_blocks
 
 if TYPE_CHECKING:
     from deploy.runtime.bootstrap import Bus
@@ -42,6 +45,28 @@ async def guarded(opened: Bus) -> None:
             continue
         opened.guard[:] = found
         require_safe(found)
+
+
+async def prove_blocks(opened: Bus, folder: Path) -> None:
+    """Read the messages of each block that is not as it was when it was last read: a flipped bit hides its message.
+
+    ``folder``: that of an embedded bus. The first time all is read. Raises HistoryDivergedError.
+    """
+    store, file = folder / "store", folder / "blocks.json"
+    try:
+        found = await asyncio.to_thread(closed_blocks, store, opened.transport.stream.name)
+    except OSError as error:
+        # A block that is trimmed or rewritten meanwhile is proven at the next start.
+        _log.warning("the blocks of the bus cannot be read now: %s", error)
+        return
+    known = await asyncio.to_thread(recorded_blocks, file)
+    if not (changed := [block.first for block in found if block not in known]):
+        return
+    begins = max(min(changed), (await opened.transport.head()).first_sequence, 1)
+    async for _ in opened.transport.read(after=begins - 1, live=False):
+        pass
+    with suppress(OSError):
+        await asyncio.to_thread(record_blocks, file, found)
 
 
 def bus_metrics(guard: Sequence[GuardLine]) -> Iterator[Metric]:

@@ -34,7 +34,7 @@ from deploy.runtime.admission import Answering, Figures, admitting, healthy
 from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
-from deploy.runtime.guarding import bus_metrics, guarded
+from deploy.runtime.guarding import bus_metrics, guarded, prove_blocks
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import held_ledger
@@ -134,7 +134,10 @@ async def serve(
         settings.state_file.unlink(missing_ok=True)
         async with bus(settings) as opened:
             keeping = keeper(settings, store, opened.shared, lock)
-            async with beside(keeping.run()), beside(guarded(opened)):
+            async with beside(keeping.run()), beside(guarded(opened)), AsyncExitStack() as stack:
+                if settings.bus.is_embedded:
+                    proof = prove_blocks(opened, settings.data / "bus")
+                    await (proof if once else stack.enter_async_context(beside(proof)))
                 await _work(
                     settings, screen, progress, store, opened, keeping, answering, once, recording
                 )
