@@ -14,7 +14,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup
 SERVERLESS := not nats and not postgres and not kube and not long and not slow and not benchmark
 
-.PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs sbom clean
+.PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs sbom nats-server clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md, the CRDs and 
 sbom: $(VENV)/.installed ## Write dist/bursar.spdx.json: every package that is installed with Bursar, its licence, its hashes
 	@mkdir -p dist
 	@$(BIN)/python deploy/image/sbom.py uv.lock > dist/bursar.spdx.json
+
+nats-server: ## Build the bundled nats-server from its Go module, and compare it with the pinned digest (Go; two minutes)
+	@python3 deploy/image/rebuild_nats.py
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

