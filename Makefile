@@ -71,7 +71,7 @@ sbom: $(VENV)/.installed ## Write dist/bursar.spdx.json: every package that is i
 	@$(BIN)/python deploy/image/sbom.py uv.lock > dist/bursar.spdx.json
 
 nats-server: ## Build the bundled nats-server from its Go module, and compare it with the pinned digest (Go; two minutes)
-	@python3 deploy/image/rebuild_nats.py
+	@python3 tests/cluster/rebuild_nats.py
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

