@@ -10,7 +10,7 @@ docs/accounting.md (workload); docs/quotas.md; docs/jobs.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -22,6 +22,31 @@ from bus.events.vocabulary import Fact, Upcast
 UNREADABLE = "demand_unreadable"
 #: The note of a workload that names another controller: it makes no pods in this cluster.
 MANAGED_ELSEWHERE = "managed_elsewhere"
+
+Spec = TypeVar("Spec")
+
+#: The replica types of each kind of training job, in the order in which the operator evaluates them.
+REPLICA_TYPES = {
+    "TFJob": ("Chief", "Evaluator", "Master", "PS", "Worker"),
+    "PyTorchJob": ("Master", "Worker"),
+    "XGBoostJob": ("Master", "Worker"),
+    "PaddleJob": ("Master", "Worker"),
+    "JAXJob": ("Worker",),
+}
+
+
+def by_replica_type(kind: str, specs: Mapping[str, Spec | None]) -> dict[str, Spec]:
+    """The specs by the names of the kind's types, written in any case. Nulls are left out, doubled types keep their names.
+
+    The operator renames them so as a default. Of doubled types it takes one at random.
+    """
+    stated = {name: one for name, one in specs.items() if one is not None}
+    written = [name.casefold() for name in stated]
+    names = {one.casefold(): one for one in REPLICA_TYPES.get(kind, ())}
+    return {
+        names.get(name.casefold(), name) if written.count(name.casefold()) == 1 else name: one
+        for name, one in sorted(stated.items())
+    }
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,7 +105,7 @@ class ReplicaCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a job is to be run. ``replicas`` by type, as the kind writes the type."""
+    """How a job is to be run. ``replicas`` by type, as the kind writes the type; before that rule, as its user did."""
 
     replicas: dict[str, ReplicaSpec] = {}
     #: ``All``, ``Running`` or ``None``; "" = not stated.

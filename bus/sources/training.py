@@ -23,6 +23,7 @@ from bus.events.workloads import (
     ReplicaSpec,
     Training,
     TrainingSpec,
+    by_replica_type,
 )
 from bus.kube.watch import records
 from bus.kube.watch.records import Metadata
@@ -159,17 +160,19 @@ def training_of(kind: str, metadata: Metadata, spec: Any, status: Any) -> Traini
     if layout is None or not isinstance(spec, Mapping):
         return None
     try:
-        return _training(layout, metadata, spec, status)
+        return _training(kind, layout, metadata, spec, status)
     except (msgspec.ValidationError, QuantityError):
         return None
 
 
-def _training(layout: Layout, metadata: Metadata, spec: Mapping[str, Any], status: Any) -> Training:
+def _training(
+    kind: str, layout: Layout, metadata: Metadata, spec: Mapping[str, Any], status: Any
+) -> Training:
     reported = msgspec.convert(status or {}, _Status)
     replicas = msgspec.convert(spec.get(layout.specs) or {}, _ReplicaSpecs)
     counts = list((reported.replica_statuses or {}).items())[:MOST]
     return Training(
-        _spec(msgspec.convert(spec, _Spec), layout, replicas),
+        _spec(msgspec.convert(spec, _Spec), layout, by_replica_type(kind, replicas)),
         metadata.deletion_timestamp is not None,
         tuple(
             Condition(one.type, one.status, one.reason or "") for one in reported.conditions or ()
@@ -184,10 +187,10 @@ def _training(layout: Layout, metadata: Metadata, spec: Mapping[str, Any], statu
     )
 
 
-def _spec(spec: _Spec, layout: Layout, replicas: Mapping[str, _Replicas | None]) -> TrainingSpec:
+def _spec(spec: _Spec, layout: Layout, replicas: Mapping[str, _Replicas]) -> TrainingSpec:
     run, elastic = spec.run_policy or _RunPolicy(), spec.elastic_policy
     return TrainingSpec(
-        {type: _replicas(one, layout) for type, one in sorted(replicas.items()) if one is not None},
+        {type: _replicas(one, layout) for type, one in sorted(replicas.items())},
         run.clean_pod_policy or "",
         run.ttl_seconds_after_finished,
         run.active_deadline_seconds,

@@ -12,7 +12,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.pods import NATIVE, PLUGINS, VOLCANO
-from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
+from bus.events.workloads import REPLICA_TYPES, Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
 
 #: Why pods are deleted of a job past its limits.
 LIMIT_REACHED = "limit_reached"
@@ -31,8 +31,6 @@ class TrainingKind(msgspec.Struct, frozen=True):
     #: The container that trains, and the port under which replicas find each other where the template names none.
     container: str
     port: int
-    #: All types, in the order in which they are looked at.
-    types: tuple[str, ...]
     #: The types that decide alone about the job's success, where it has one of them; else ``Worker`` does.
     leaders: tuple[str, ...]
     #: What holds where a replica type says no restart policy.
@@ -42,25 +40,30 @@ class TrainingKind(msgspec.Struct, frozen=True):
     #: Under the operator's rules workers never decide, and any failed pod ends the job but one whose exit code is asked.
     is_strict: bool = False
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All types, in the order in which they are looked at."""
+        return REPLICA_TYPES[self.kind]
+
 
 _KINDS = (
     TrainingKind(
         "TFJob", "tfjob-controller", "tensorflow", 2222,
-        ("Chief", "Evaluator", "Master", "PS", "Worker"), ("Chief", "Master"), "Never",
+        ("Chief", "Master"), "Never",
     ),
     TrainingKind(
         "PyTorchJob", "pytorchjob-controller", "pytorch", 23456,
-        ("Master", "Worker"), ("Master",), "OnFailure",
+        ("Master",), "OnFailure",
     ),
     TrainingKind(
         "XGBoostJob", "xgboostjob-controller", "xgboost", 9999,
-        ("Master", "Worker"), ("Master",), "Never", worker_leads=False, is_strict=True,
+        ("Master",), "Never", worker_leads=False, is_strict=True,
     ),
     TrainingKind(
         "PaddleJob", "paddlejob-controller", "paddle", 36543,
-        ("Master", "Worker"), ("Master",), "OnFailure", worker_leads=False,
+        ("Master",), "OnFailure", worker_leads=False,
     ),
-    TrainingKind("JAXJob", "jaxjob-controller", "jax", 6666, ("Worker",), (), "Never"),
+    TrainingKind("JAXJob", "jaxjob-controller", "jax", 6666, (), "Never"),
 )  # fmt: skip
 
 #: The kinds of PodGroups that are made for jobs.

@@ -30,7 +30,7 @@ from bus.events.decisions import (
     ReleaseReplica,
     ReportJob,
 )
-from bus.events.workloads import Condition, Training, WorkloadObserved
+from bus.events.workloads import Condition, Training, WorkloadObserved, by_replica_type
 from projections.cluster import Pod
 from reactors.jobs.replicas import LONGEST_INDEX, attempt_of, replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Job, Outstanding, Status
@@ -259,9 +259,10 @@ def job_of(fact: WorkloadObserved, training: Training) -> Job:
     status = Status(
         training.conditions, training.counts, us(training.start), us(training.completion)
     )
-    return Job(
-        fact.uid, fact.kind, fact.namespace, fact.name, training.spec, status, training.is_deleting
-    )
+    # Facts of earlier versions have replica types as the user wrote them.
+    replicas = by_replica_type(fact.kind, training.spec.replicas)
+    spec = msgspec.structs.replace(training.spec, replicas=replicas)
+    return Job(fact.uid, fact.kind, fact.namespace, fact.name, spec, status, training.is_deleting)
 
 
 def us(stamp: str | None) -> int | None:

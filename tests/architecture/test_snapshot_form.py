@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "2ad55ffab0c54682",
+    "versions": "d675f8c2b7237967",
     "reactors": "51db52879f858aa9",
     "admission": "a5b3ce972150520e",
 }

@@ -10,7 +10,14 @@ import pytest
 
 from bus.amounts import parse_quantity
 from bus.clock import SECOND_US, format_stamp, parse_stamp
-from bus.events.workloads import Condition, GangSpec, ReplicaCounts, ReplicaSpec, TrainingSpec
+from bus.events.workloads import (
+    Condition,
+    GangSpec,
+    ReplicaCounts,
+    ReplicaSpec,
+    TrainingSpec,
+    by_replica_type,
+)
 from reactors.jobs.conditions import with_condition
 from reactors.jobs.ownership import claim
 from reactors.jobs.passes import reconciled
@@ -107,12 +114,16 @@ def _spec(given):
         scheduling["priority_class"], scheduling["schedule_timeout_seconds"],
     )  # fmt: skip
     return TrainingSpec(
-        {type: _replicas(one) for type, one in given["replicas"].items()},
+        _by_type({type: _replicas(one) for type, one in given["replicas"].items()}),
         clean_pod_policy=given["clean_pod_policy"] or "", ttl_s=given["ttl_seconds_after_finished"],
         deadline_s=given["active_deadline_seconds"], backoff_limit=given["backoff_limit"],
         suspend=bool(given["suspend"]), success_policy=given["success_policy"] or "",
         is_dynamic=given["dynamic_workers"], managed_by=given["managed_by"], gang=gang or None,
     )  # fmt: skip
+
+
+def _by_type(replicas):
+    return by_replica_type("TFJob", replicas)
 
 
 def _replicas(given):
@@ -261,7 +272,7 @@ def _other_scheduler(given, expect):
 
 
 def _distributed(given, expect):
-    job = _of({type: ReplicaSpec(count) for type, count in given["replicas"].items()})
+    job = _of(_by_type({type: ReplicaSpec(count) for type, count in given["replicas"].items()}))
     slot = Slot(next(iter(job.spec.replicas)), 0, "p")
 
     assert ("TF_CONFIG" in environment(job, slot)) == expect["distributed"]
@@ -273,7 +284,7 @@ def _worker0(given, expect):
         for n, one in enumerate(given["workers"])
     ]
 
-    known = workers if "Worker" in given["replicas"] else None
+    known = workers if "Worker" in _by_type(dict.fromkeys(given["replicas"], True)) else None
     assert is_worker0_done(known) == expect["done"]
 
 

@@ -41,3 +41,21 @@ def test_a_count_that_differs_fails_the_case(name):
 def test_a_rule_without_a_runner_fails_by_its_name():
     with pytest.raises(pytest.fail.Exception, match=r"'tidy_up'.*replica_counts"):
         jobs.check(case() | {"rule": "tidy_up"})
+
+
+def test_a_case_may_write_replica_types_in_any_case():
+    case = {"rule": "worker0_done", "given": {"workers": [], "replicas": {"worker": 1}}}
+
+    jobs.check(case | {"expect": {"done": False}})
+
+
+def test_a_job_of_a_case_may_write_replica_types_in_any_case():
+    found = next(
+        one for one in FILES["tfjob_reconcile"]["cases"] if one["id"] == "n1-local-created"
+    )
+    given = found["given"]
+    given = given | {
+        "job": given["job"] | {"replicas": {"wOrKeR": given["job"]["replicas"]["Worker"]}}
+    }
+
+    jobs.check(found | {"given": given})

@@ -17,7 +17,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.errors import ObservationError
 from bus.events.decisions import CreateReplica, ReportJob, Target
 from bus.events.pods import Owner
-from bus.events.workloads import Condition, ReplicaCounts
+from bus.events.workloads import Condition, ReplicaCounts, by_replica_type
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.records import Metadata
 from bus.sources.podgroups import KOORDINATOR, gang_terms
@@ -101,9 +101,7 @@ def job_in(kind: str, found: Mapping[str, Any]) -> Job:
 def check_template(found: Mapping[str, Any], job: Job, type: str) -> None:
     """Raises ObservationError where the template of a replica type has not the shape of one."""
     try:
-        msgspec.convert(
-            found["spec"][LAYOUTS[job.kind].specs][type].get("template"), _Template | None
-        )
+        msgspec.convert(_replicas(found, job, type).get("template"), _Template | None)
     except msgspec.ValidationError as error:
         raise ObservationError(f"the template of {type}: {error}") from None
 
@@ -264,8 +262,12 @@ def _condition(one: Condition, before: Mapping[str, Any] | None, at: str) -> Jso
 
 
 def _template(found: Mapping[str, Any], job: Job, slot: Slot) -> Mapping[str, Any]:
-    replicas = found["spec"][LAYOUTS[job.kind].specs][slot.type]
-    return replicas.get("template") or {}
+    return _replicas(found, job, slot.type).get("template") or {}
+
+
+def _replicas(found: Mapping[str, Any], job: Job, type: str) -> Mapping[str, Any]:
+    specs: Mapping[str, Mapping[str, Any]] = found["spec"][LAYOUTS[job.kind].specs]
+    return by_replica_type(job.kind, specs)[type]
 
 
 def _with_variables(container: Mapping[str, Any], plan: PodPlan) -> Json:

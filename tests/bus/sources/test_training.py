@@ -2,10 +2,11 @@
 
 import pytest
 
-from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec
+from bus.events.workloads import REPLICA_TYPES, Condition, ReplicaCounts, ReplicaSpec
 from bus.kube.kinds import governed
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import pods, workloads
+from bus.sources.training import LAYOUTS
 from tests.bus.sources.records import record
 
 META = {"uid": "u", "namespace": "ns", "name": "train", "resourceVersion": "7"}
@@ -62,6 +63,25 @@ def test_an_elastic_pytorchjob_says_its_bounds():
     )
 
     assert (fact.training.spec.elastic.max_replicas, fact.training.spec.processes) == (3, "2")
+
+
+@pytest.mark.parametrize(("kind", "types"), REPLICA_TYPES.items())
+@pytest.mark.parametrize("written", [str.lower, str.upper, str.swapcase, str])
+def test_replica_types_have_the_names_of_their_kind_in_any_case(kind, types, written):
+    specs = LAYOUTS[kind].specs
+    fact, _ = training(kind, **{specs: {written(type): {"replicas": 2} for type in types}})
+
+    assert fact.training.spec.replicas == dict.fromkeys(types, ReplicaSpec(2))
+
+
+@pytest.mark.parametrize(
+    "types",
+    [("Worker", "worker"), ("WORKER", "worker"), ("chief",), ("helper",), ("K", "k"), ("workers",)],
+)
+def test_doubled_and_unknown_replica_types_keep_their_names(types):
+    fact, _ = training("JAXJob", jaxReplicaSpecs={type: {} for type in types})
+
+    assert set(fact.training.spec.replicas) == set(types)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,14 @@
 import pytest
 
 from bus.events.workloads import ReplicaSpec, TrainingSpec
+from reactors.jobs.effectors.bodies import job_in
+from reactors.jobs.passes import reconciled
 from reactors.jobs.rendezvous import environment
-from reactors.jobs.shape import KINDS, Job, Slot
+from reactors.jobs.shape import KINDS, Job, Rules, Seen, SeenPod, Slot
 from tests.reactors.jobs.running import Running, job
+from tests.reactors.jobs.scene import UID, Training4
 
+METADATA = {"metadata": {"name": "train", "namespace": "ns", "uid": "j", "resourceVersion": "1"}}
 BOTH = {"Master": 1, "Worker": 2}
 ONE = {"Worker": 2}
 PADDLE = {"PYTHONUNBUFFERED": "0", "PADDLE_JOB_ID": "train"}
@@ -38,6 +42,41 @@ def test_a_pod_finds_the_others_by_its_variables(kind, types, slot, wanted):
     one = Job("u", kind, "ns", "train", TrainingSpec(replicas))
 
     assert environment(one, Slot(*slot, "p")) == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_job_with_replica_types_in_another_case_runs_to_its_end(kind):
+    world = Running()
+    await world.begin()
+    await world.submit(job(kind=kind, replicas={"wORKER": (2, "Never")}))
+    await world.turns(2)
+    (container,) = world.api.of("pods")["train-worker-1-1"]["spec"]["containers"]
+    wanted = environment(
+        Job("u", kind, "ns", "train", TrainingSpec({"Worker": ReplicaSpec(2)})),
+        Slot("Worker", 1, ""),
+    )
+
+    assert {one["name"]: one["value"] for one in container["env"]} == wanted
+    world.is_over = True
+    await world.turns(5)
+    assert world.conditions(kind=kind)[-1] == "Succeeded"
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if not KINDS[one].is_strict])
+def test_a_job_with_replica_types_in_another_case_ends_by_the_operators_rules(kind):
+    found = job(kind=kind, replicas={"wORKER": (1, "")}, marked=False)
+    one = job_in(kind, found | METADATA)
+    done = SeenPod("train-worker-0", "p", "worker", "0", "Succeeded", exit_code=0)
+
+    assert reconciled(one, Seen((done,)), 0, Rules()).status.is_true("Succeeded")
+
+
+async def test_a_recorded_job_of_an_earlier_version_has_the_names_of_its_kind():
+    world = Training4(replicas={"worker": ReplicaSpec(2), "PS": ReplicaSpec(1)})
+    await world.begin()
+    await world.see_job()
+
+    assert list(world.state.jobs[UID].job.spec.replicas) == ["PS", "Worker"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
