@@ -398,6 +398,21 @@ async def remove(asked, namespace, name):
     assert found.value.status == 404
 
 
+async def test_a_pod_of_very_many_owners_exceeds_no_budget_of_a_condition(asked, team):
+    """A condition that exceeds it falls under failurePolicy: its finalizers could not be removed, or it would pass unseen."""
+    path = f"/api/v1/namespaces/{team}/pods"
+    owner = {"apiVersion": "v1", "kind": "k", "name": "n", "uid": "u"}
+    await asked.request("POST", path, pod("owned", ownerReferences=[owner] * 50_000))
+    as_controller = ("--as=system:kube-controller-manager", "--as-group=system:masters")
+    patch = json.dumps({"metadata": {"ownerReferences": None}})
+    for change in ('{"metadata":{"labels":{"a":"b"}}}', patch):
+        await asked.kubectl(*as_controller, "patch", "-n", team, "pod", "owned", "--type=merge", "-p", change)  # fmt: skip
+
+    reviews = asked.admission.of("pods", name="owned")
+    assert [one.operation for one in reviews].count("UPDATE") <= 2
+    assert asked.app.state.refused == {}
+
+
 #: What the API server takes, and what a review of it is no decoder's, or above the limit.
 ODD = {
     "less-than": "<" * 590_000,
