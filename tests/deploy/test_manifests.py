@@ -102,6 +102,24 @@ def test_the_kinds_that_are_shipped_are_those_that_are_run():
     assert {one["spec"]["names"]["kind"] for one in shipped} == set(KINDS)
 
 
+def test_the_kinds_that_are_shipped_are_scaled_where_the_operator_s_are():
+    shipped = yaml.safe_load_all((FOLDER / "training" / "crds.yaml").read_text())
+    found = {
+        one["spec"]["names"]["kind"]: one["spec"]["versions"][0]["subresources"].get("scale")
+        for one in shipped
+    }
+    wanted = {"PyTorchJob": "pytorch", "PaddleJob": "paddle", "JAXJob": "jax"}
+
+    assert found == {
+        kind: (kind in wanted and {
+            "specReplicasPath": f".spec.{wanted[kind]}ReplicaSpecs.Worker.replicas",
+            "statusReplicasPath": ".status.replicaStatuses.Worker.active",
+            "labelSelectorPath": ".status.replicaStatuses.Worker.selector",
+        }) or None
+        for kind in KINDS
+    }  # fmt: skip
+
+
 def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
     assert granted("bursar-evictor") == {("pods", "get"), ("pods/eviction", "create")}
 

@@ -137,8 +137,10 @@ PYTORCHJOB = _training(
     "pytorchjobs", "PyTorchJob", "pytorchReplicaSpecs", scales="spec.pytorchReplicaSpecs.Worker"
 )
 XGBOOSTJOB = _training("xgboostjobs", "XGBoostJob", "xgbReplicaSpecs")
-PADDLEJOB = _training("paddlejobs", "PaddleJob", "paddleReplicaSpecs")
-JAXJOB = _training("jaxjobs", "JAXJob", "jaxReplicaSpecs")
+PADDLEJOB = _training(
+    "paddlejobs", "PaddleJob", "paddleReplicaSpecs", scales="spec.paddleReplicaSpecs.Worker"
+)
+JAXJOB = _training("jaxjobs", "JAXJob", "jaxReplicaSpecs", scales="spec.jaxReplicaSpecs.Worker")
 # Refused rather than held: two operators serve this kind, and its suspension was tried with neither.
 MPIJOB = _training(
     "mpijobs",

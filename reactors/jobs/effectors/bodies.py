@@ -24,7 +24,19 @@ from bus.sources.podgroups import KOORDINATOR, gang_terms
 from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
 from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
-from reactors.jobs.shape import INDEX, ROLE, TYPE, Gang, Job, Slot, Status, selects
+from reactors.jobs.shape import (
+    INDEX,
+    JOB,
+    KINDS,
+    OPERATOR,
+    ROLE,
+    TYPE,
+    Gang,
+    Job,
+    Slot,
+    Status,
+    selects,
+)
 from reactors.jobs.steps import has_place, us
 
 Json = dict[str, Any]
@@ -234,7 +246,10 @@ def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
         "conditions": [_condition(one, known.get(one.type), at) for one in decision.conditions],
         "replicaStatuses": {
             **dict.fromkeys(before.get("replicaStatuses") or (), None),
-            **{type: _counts(one) for type, one in decision.counts.items()},
+            **{
+                type: _counts(one) | _selector(decision.target, type)
+                for type, one in decision.counts.items()
+            },
         },
         "lastReconcileTime": at,
     }
@@ -250,6 +265,14 @@ def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
 def _counts(one: ReplicaCounts) -> Json:
     # A merge patch keeps what it does not name, so zeros are written, too.
     return {"active": one.active, "succeeded": one.succeeded, "failed": one.failed}
+
+
+def _selector(job: Target, type: str) -> Json:
+    """The selector of a type's pods, of the kinds that have the scale subresource: autoscalers find pods by it."""
+    if not _KINDS[job.kind].scales:
+        return {}
+    labels = {JOB: job.name, OPERATOR: KINDS[job.kind].operator, TYPE: type.lower()}
+    return {"selector": ",".join(f"{name}={text}" for name, text in labels.items())}
 
 
 def _condition(one: Condition, before: Mapping[str, Any] | None, at: str) -> Json:

@@ -347,9 +347,17 @@ def test_a_scale_is_charged_without_the_object():
     assert ask == kinds.scaled(kinds.scaled(ask, 3), 0)
 
 
-def test_the_scale_of_a_training_job_moves_its_workers_only():
+@pytest.mark.parametrize(
+    ("kind", "specs"),
+    [
+        (table.PYTORCHJOB, "pytorchReplicaSpecs"),
+        (table.PADDLEJOB, "paddleReplicaSpecs"),
+        (table.JAXJOB, "jaxReplicaSpecs"),
+    ],
+)
+def test_the_scale_of_a_training_job_moves_its_workers_only(kind, specs):
     roles = {"Master": {"template": template()}, "Worker": ROLES["A"]}
-    ask = kinds.scaled(kinds.asked(table.PYTORCHJOB, {"spec": {"pytorchReplicaSpecs": roles}}), 8)
+    ask = kinds.scaled(kinds.asked(kind, {"spec": {specs: roles}}), 8)
 
     assert (both(cpu=9000), 9, 8) == (ask.demand, ask.pods, ask.replicas)
 

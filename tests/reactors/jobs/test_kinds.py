@@ -6,7 +6,7 @@ from bus.events.workloads import ReplicaSpec, TrainingSpec
 from reactors.jobs.effectors.bodies import job_in
 from reactors.jobs.passes import reconciled
 from reactors.jobs.rendezvous import environment
-from reactors.jobs.shape import KINDS, Job, Rules, Seen, SeenPod, Slot
+from reactors.jobs.shape import KINDS, PREFIX, Job, Rules, Seen, SeenPod, Slot
 from tests.reactors.jobs.running import Running, job
 from tests.reactors.jobs.scene import UID, Training4
 
@@ -102,3 +102,19 @@ async def test_a_pod_names_its_own_address_where_others_meet_at_it():
     names = [one["name"] for one in container["env"]]
 
     assert names.index("POD_IP_DUMMY") < names.index("PADDLE_MASTER")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_status_names_the_pods_of_each_type_where_the_kind_is_scaled(kind):
+    """As the operator writes it, of PyTorchJob, PaddleJob and JAXJob."""
+    world = Running()
+    await world.begin()
+    await world.submit(job(kind=kind))
+    await world.turns(2)
+    (found,) = (one for one in world.api.objects.values() if one["kind"] == kind)
+    labels = world.api.of("pods")["train-worker-0-1"]["metadata"]["labels"]
+    names = ("job-name", "operator-name", "replica-type")
+    wanted = ",".join(f"{PREFIX}{name}={labels[PREFIX + name]}" for name in names)
+
+    selector = found["status"]["replicaStatuses"]["Worker"].get("selector")
+    assert selector == (wanted if kind in ("PyTorchJob", "PaddleJob", "JAXJob") else None)

@@ -82,6 +82,8 @@ def test_every_governed_kind_is_asked_about_when_it_is_made_or_changed_and_never
         ("apps", "replicasets/scale"),
         ("argoproj.io", "rollouts/scale"),
         ("kubeflow.org", "pytorchjobs/scale"),
+        ("kubeflow.org", "paddlejobs/scale"),
+        ("kubeflow.org", "jaxjobs/scale"),
         ("", "pods/resize"),
     ],
     ids=" ".join,
