@@ -75,6 +75,8 @@ class Elastic(msgspec.Struct, frozen=True, omit_defaults=True):
     rendezvous_host: str = ""
     rendezvous_port: int | None = None
     rendezvous_id: str = ""
+    #: Whether it states metrics: by them the operator makes a HorizontalPodAutoscaler. None = not recorded.
+    has_metrics: bool | None = None
 
 
 class GangSpec(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -122,6 +122,7 @@ class _ElasticPolicy(_Camel):
     rdzv_host: Text | None = None
     rdzv_port: Count | None = None
     rdzv_id: Text | None = None
+    metrics: Any = None
 
 
 class _Spec(_Camel):
@@ -209,6 +210,7 @@ def _elastic(policy: _ElasticPolicy) -> Elastic:
     return Elastic(
         policy.min_replicas, policy.max_replicas, policy.max_restarts, policy.rdzv_backend or "",
         policy.rdzv_host or "", policy.rdzv_port, policy.rdzv_id or "",
+        policy.metrics is not None,
     )  # fmt: skip
 
 

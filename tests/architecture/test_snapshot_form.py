@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "d675f8c2b7237967",
+    "versions": "601040435b50003c",
     "reactors": "51db52879f858aa9",
     "admission": "a5b3ce972150520e",
 }

@@ -70,6 +70,45 @@ async def _large(pods):
     return list(scene.transport.events)
 
 
+@pytest.mark.parametrize(
+    ("policy", "bounds"),
+    [
+        ({"metrics": [], "minReplicas": 1, "maxReplicas": 3}, (1, 3)),
+        ({"metrics": [], "maxReplicas": 3}, (3, 3)),
+        ({"metrics": []}, (2, 2)),
+        ({"minReplicas": 1, "maxReplicas": 3}, None),
+    ],
+    ids=str,
+)
+def test_the_autoscaler_of_a_job_that_bursar_runs_is_named_as_not_made(
+    capsys, tmp_path, policy, bounds
+):
+    data = make_ledger(tmp_path, simulate(_elastic(policy)))
+    assert bursar("jobs", "show", "ns/train", "--data", data) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+
+    wanted = bounds and "minReplicas {}, maxReplicas {}".format(*bounds)
+    assert ("makes no HorizontalPodAutoscaler" in shown) == (wanted is not None)
+    assert (wanted or "") in shown
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_the_autoscaler_of_a_job_that_its_operator_runs_is_left_to_that(capsys, tmp_path, marked):
+    data = make_ledger(tmp_path, simulate(_elastic({"metrics": []}, marked=marked)))
+    assert bursar("jobs", "show", "ns/train", "--data", data) == 0
+
+    assert ("HorizontalPodAutoscaler" in capsys.readouterr().out) == marked
+
+
+async def _elastic(policy, marked=True):
+    world = Running()
+    await world.begin()
+    body = running_job(kind="PyTorchJob", marked=marked)
+    body["spec"]["elasticPolicy"] = policy
+    await world.submit(body)
+    return list(world.transport.events)
+
+
 def test_an_unknown_job_is_named(capsys, data):
     assert bursar("jobs", "show", "ns/other", "--data", data) == Exit.FAILED
     assert "ns/other" in capsys.readouterr().err

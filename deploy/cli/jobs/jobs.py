@@ -107,7 +107,8 @@ def show(
         )
     ((name, uid, view, policy),) = found
     rows = _slots(view, uid, policy, stands.moment_s(name) * SECOND_US)
-    notes = [*_left_out(view.jobs[uid].job), *footer(stands.sequence, stands.observed_s)]
+    notes = [*_left_out(view.jobs[uid].job), *_autoscaler(view, uid, policy)]
+    notes += footer(stands.sequence, stands.observed_s)
     answer(asked, rows, fields=_SHOW, columns=_SLOTS, notes=notes)
 
 
@@ -325,6 +326,28 @@ def _left_out(job: Job) -> list[str]:
         if job.total > MOST_WITH_VARIABLES
         else []
     )
+
+
+def _autoscaler(view: JobsState, uid: str, policy: JobsPolicy) -> list[str]:
+    """The autoscaler that the operator would make for a job that Bursar runs."""
+    from reactors.jobs.metrics import runner
+
+    job = view.jobs[uid].job
+    elastic = job.spec.elastic
+    if job.kind != "PyTorchJob" or elastic is None or not elastic.has_metrics:
+        return []
+    if runner(view, view.jobs[uid], policy) != "bursar":
+        return []
+    least, most = elastic.min_replicas, elastic.max_replicas
+    workers = job.spec.replicas.get("Worker")
+    least, most = (
+        next((one for one in bounds if one is not None), workers.count if workers else 0)
+        for bounds in ((least, most), (most, least))
+    )
+    return [
+        "Bursar makes no HorizontalPodAutoscaler for elasticPolicy.metrics:"
+        f" create one that scales {job.kind} {job.name}, minReplicas {least}, maxReplicas {most}"
+    ]
 
 
 def _variables(row: Row) -> Cell | None:

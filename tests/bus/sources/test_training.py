@@ -65,6 +65,19 @@ def test_an_elastic_pytorchjob_says_its_bounds():
     assert (fact.training.spec.elastic.max_replicas, fact.training.spec.processes) == (3, "2")
 
 
+@pytest.mark.parametrize(
+    ("metrics", "wanted"),
+    [({}, False), ({"metrics": None}, False), ({"metrics": []}, True), ({"metrics": [{"type": "Resource"}]}, True)],
+    ids=str,
+)  # fmt: skip
+def test_an_elastic_pytorchjob_has_metrics_or_not(metrics, wanted):
+    elastic = {"minReplicas": 1} | metrics
+    fact, event = training("PyTorchJob", pytorchReplicaSpecs={"Worker": {}}, elasticPolicy=elastic)
+
+    assert fact.training.spec.elastic.has_metrics is wanted
+    assert b"Resource" not in event.body
+
+
 @pytest.mark.parametrize(("kind", "types"), REPLICA_TYPES.items())
 @pytest.mark.parametrize("written", [str.lower, str.upper, str.swapcase, str])
 def test_replica_types_have_the_names_of_their_kind_in_any_case(kind, types, written):
