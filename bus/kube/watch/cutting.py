@@ -4,8 +4,10 @@ An API server keeps opaque parameters of claims and ``fieldsV1`` byte for byte. 
 readers refuse: lone surrogates, doubled keys, invalid UTF-8, thousands of levels. Skipped bytes are never judged. Kept bytes
 are copied, and whoever decodes them judges them.
 
-The cost is linear in the bytes. Skipped values cost one step for each run of brackets. Refused: a mask of the same length
-for msgspec, since that reader drops the first of two equal keys.
+The cost is linear in the bytes. Skipped values are counted in windows at the speed of C: texts are cut out by ``bytes.split``,
+and the remaining brackets show whether the value ends there. Refused: a step for each run of brackets, since a page with one
+claim of a megabyte of brackets blocked its reader for two seconds. Refused: a mask of the same length for msgspec, since that
+reader drops the first of two equal keys.
 
 Source: Kubernetes, ``k8s.io/apimachinery`` ``runtime.RawExtension`` and ``meta/v1`` ``FieldsV1``; docs/wrong-input.md.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -34,6 +37,11 @@ _TOKEN = re.compile(rb'[^"\[\]{},:]*+(%s|[\[\]{},:])' % _TEXT, re.DOTALL)
 _BRACKETS = re.compile(
     rb'(?:[^"\[\]{}]++|%s|[\[{][^"\[\]{}]*+[\]}])*+([\[{]++|[\]}]++)' % _TEXT, re.DOTALL
 )
+_TEXT_END = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {0x5B: 1, 0x7B: 1, 0x5D: -1, 0x7D: -1}
+#: Bytes of a skipped value that are counted at once.
+_SMALLEST, _LARGEST = 1_024, 65_536
 _QUOTE, _COLON, _COMMA = b'":,'
 _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b"{}[]"
 
@@ -212,7 +220,29 @@ class _Cutter:
 
     def _behind(self, start: int) -> int:
         """The end of the object or array that begins at ``start``."""
-        depth, at = 1, start + 1
+        raw, depth, at, window, in_text = self._raw, 1, start + 1, _SMALLEST, False
+        while piece := raw[at : at + window]:
+            # A backslash that escapes the next byte is read with it.
+            if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+                piece = piece[:-1]
+            begun = b'"' + piece if in_text else piece
+            cut = begun.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+            brackets = b"".join(cut[::2]).translate(None, _ALL_BUT_BRACKETS)
+            closed = brackets.count(b"]") + brackets.count(b"}")
+            if not piece:
+                break
+            if closed >= depth and 0 in accumulate(
+                map(_STEPS.__getitem__, brackets), initial=depth
+            ):
+                return self._end(at, depth, in_text=in_text)
+            depth, in_text = depth + len(brackets) - 2 * closed, len(cut) % 2 == 0
+            at, window = at + len(piece), min(4 * window, _LARGEST)
+        raise MalformedJsonError(reason="truncated", offset=len(raw))
+
+    def _end(self, at: int, depth: int, *, in_text: bool) -> int:
+        """The end of a value of this depth, which is near."""
+        if in_text and (text := _TEXT_END.match(self._raw, at)):
+            at = text.end()
         while found := _BRACKETS.match(self._raw, at):
             at, first = found.end(), found.start(1)
             if self._raw[first] in (_OBJECT, _ARRAY):

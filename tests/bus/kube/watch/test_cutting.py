@@ -1,6 +1,8 @@
 """JSON cut as bytes: the parts are those of the standard reader, and skipped bytes are never judged."""
 
 import json
+import sys
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -175,3 +177,42 @@ def test_json_of_the_standard_reader_is_never_refused(raw):
 def test_cut_lines_of_a_megabyte_are_refused_at_once(raw):
     with pytest.raises(MalformedJsonError):
         cutting.elements(raw)
+
+
+@contextmanager
+def counted_calls():
+    """The number of calls of functions written in C."""
+    calls = [0]
+
+    def count(frame, event, argument):
+        calls[0] += event == "c_call"
+
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("unit", ["[[]],", '[""],', '{"a":[]},', "[{},{}],", '{"":{"":1}},'])
+def test_a_megabyte_of_brackets_costs_few_steps(unit):
+    """A claim's opaque parameters: each list that holds the claim, and each watch line of it, is cut in one piece."""
+    odd = b"[%b1]" % (unit.encode() * (1_000_000 // len(unit)))
+    raw = b'{"x":%b,"oneInner":{"a":1}}' % odd
+
+    with counted_calls() as calls:
+        assert cutting.picked(raw, Read) == b'{"oneInner":{"a":1}}'
+        assert cutting.elements(b"[1,%b,2]" % odd) == [b"1", odd, b"2"]
+
+    assert calls[0] < 200_000
+
+
+@given(st.lists(values, max_size=6), st.integers(2, 9), st.booleans())
+@example(['\\"]', "\\\\", [{}]], 2, True)
+def test_windows_of_any_size_find_the_same_end(value, window, is_ascii):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "_SMALLEST", window)
+        patch.setattr(cutting, "_LARGEST", window)
+        found = cutting.elements(written([value, value], None, is_ascii))
+
+    assert [json.loads(one) for one in found] == [value, value]
