@@ -17,6 +17,7 @@ Source: Kubernetes API concepts, "Server-side apply", "Delete options", "API-ini
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,9 @@ from bus.kube.watch.records import LARGEST_RECORD
 #: Longest line of a watch that is put together; a longer one is cut, and then refused by who reads
 #: it.
 LONGEST_LINE = LARGEST_RECORD + 4096
+
+#: Larger pages are cut in a thread. One with an odd object may take seconds, and reviews wait in the same loop.
+LARGE_PAGE = 1024 * 1024
 
 _TOO_LARGE_VERSION = b"Too large resource version"
 
@@ -100,6 +104,8 @@ class KubeCluster:
                 raw = await whole(response)
         except BROKEN as error:
             raise unreachable(error, "list", path) from error
+        if len(raw) > LARGE_PAGE:
+            return await asyncio.to_thread(answers.page, raw)
         return answers.page(raw)
 
     async def watch(self, path: str, *, version: str) -> AsyncGenerator[list[bytes]]:

@@ -3,12 +3,13 @@ no credential.
 """
 
 import asyncio
+import threading
 
 import pytest
 from aiohttp import web
 
 from bus.errors import ClusterUnavailableError, MalformedJsonError, PermissionDeniedError
-from bus.kube.client import LONGEST_LINE, Access, connect, discover
+from bus.kube.client import LONGEST_LINE, Access, answers, connect, discover
 from bus.kube.watch import records
 from bus.kube.watch.contract import GoneError
 from tests.bus.kube.apiserver import PATH, Server
@@ -198,6 +199,27 @@ async def test_an_object_with_odd_bytes_hides_no_other_of_its_list(server, odd):
     assert page.items == [item, b'{"metadata":{"uid":"b"}}'] and page.version == "7"
     assert [records.version_of(one) for one in page.items] == [("d", "3"), ("", "")]
     assert (await server.cluster.page(PATH, limit=0)).items == []
+
+
+async def test_other_tasks_run_while_a_large_page_is_cut(server, monkeypatch):
+    """60 MB of claims full of brackets kept reviews waiting for 8 seconds."""
+    is_loop_free, cut = threading.Event(), answers.page
+
+    def slowly(raw):
+        assert is_loop_free.wait(5), "the event loop waits for the page"
+        return cut(raw)
+
+    monkeypatch.setattr(answers, "page", slowly)
+    item = b'{"x":"%b"}' % (b"x" * 2_000_000)
+    server.answers = [
+        web.Response(body=b'{"metadata":{"resourceVersion":"7"},"items":[%b]}' % item)
+    ]
+    reading = asyncio.create_task(server.cluster.page(PATH, limit=0))
+    while server.answers:
+        await asyncio.sleep(0.01)
+    asyncio.get_running_loop().call_later(0.2, is_loop_free.set)
+
+    assert (await reading).items == [item]
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
