@@ -89,8 +89,11 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     finished, finished_cut = pod_ends.finished(spec, status) if is_finished else ((), False)
     is_stamped = metadata.deletion_grace_period_seconds == 0 and metadata.deletion_timestamp
     is_ended = is_finished or (records.is_delete(record) and not is_stamped)
+    # A finish before the bind proves that the node's clock is wrong: it records no end.
+    bound = scheduled or metadata.creation_timestamp or ""
+    is_recorded = bool(finished) and max(finished) >= bound
     evidence, evidence_cut = (
-        pod_ends.latest(pod_ends.evidence(status)) if is_ended and not finished else ((), False)
+        pod_ends.latest(pod_ends.evidence(status)) if is_ended and not is_recorded else ((), False)
     )
     resources, is_folded, resources_cut = bounded_resources(resources_of(spec, status, infeasible))
     group = spec.scheduling_group

@@ -207,7 +207,9 @@ def _finish(fact: PodState, known: Stamps, time_us: int) -> Finish:
 
 def _proof(fact: PodState, known: Stamps, until_us: int) -> int:
     """The newest of its own stamps up to a moment; 0 for none."""
-    own = known.acknowledged_us, known.scheduled_us, known.finished_us, known.init_us
+    own = (
+        known.acknowledged_us, known.scheduled_us, known.disrupted_us, known.finished_us, known.init_us,
+    )  # fmt: skip
     proofs = [us for us in own if us is not None and us <= until_us]
     return max([stamps.newest(fact.evidence, until_us) or 0, *proofs])
 

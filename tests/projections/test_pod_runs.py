@@ -193,6 +193,10 @@ RUNS = {
         [seen(version=1, at=30, scheduled=20),
          seen(version=2, at=90, scheduled=20, phase="Failed", finished=(10,), listed=True)],
         ([(20, 30)], 20, 60, False, ["clock", "end_observed", "gap"])),
+    "a request to go proves a pod whose node's clock is wrong": (
+        [seen(version=1, at=30, scheduled=20),
+         seen(version=2, at=90, scheduled=20, phase="Failed", finished=(10,), disrupted=77, listed=True)],
+        ([(20, 77)], 20, 13, False, ["clock", "end_observed", "gap"])),
     "one finish that cannot be read proves no end": (
         [seen(at=50, phase="Failed", finished=(30, "soon"))], ([(0, 50)], 0, 0, False, ["clamped", "end_observed"])),
     "a finish without any stamp is when it was observed": (

@@ -376,7 +376,8 @@ def _observed_end(one, uid, shown, seen, floor, flags, is_delete=False):
     is_alive = not beats or max(heard) >= time - 7_500
     if is_alive and (is_delete or not one["listed"]):
         return time // 100, time // 100, flags
-    stamps = [one["acknowledged"], one["scheduled"], *(one["finished"] or ()), one["init_finished"]]
+    stamps = [one[name] for name in ("acknowledged", "scheduled", "disrupted", "init_finished")]
+    stamps += one["finished"] or ()
     stamps += one["evidence"] or ()
     before = [
         s

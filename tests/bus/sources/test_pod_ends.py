@@ -7,7 +7,7 @@ import pytest
 
 from bus.events.pods import PodObserved, PodVanished
 from bus.sources import pods
-from tests.bus.sources.pod_records import condition, observed, pod
+from tests.bus.sources.pod_records import condition, ended, finished, observed, pod
 from tests.bus.sources.records import POLICY, body, record
 
 
@@ -56,3 +56,13 @@ def test_a_delete_without_the_stamp_of_the_delete_carries_evidence():
     ]
 
     assert found == [("2026-10-26T07:55:28Z",), ()]
+
+
+@pytest.mark.parametrize(("finish", "is_evidence"), [("07:55:27", True), ("07:55:28", False)])
+def test_a_finish_before_the_bind_carries_evidence(finish, is_evidence):
+    stamp = f"2026-10-26T{finish}Z"
+    shown = finished(ended(stamp), conditions=[condition("PodScheduled")])
+    found = observed(shown)
+
+    assert found.finished == (stamp,)
+    assert found.evidence == (("2026-10-26T07:55:28Z", stamp) if is_evidence else ())
