@@ -22,6 +22,29 @@ from bus.sources import devices
 from bus.sources.devices import ClaimStatus, Request, Result
 
 
+class _Requests(msgspec.Struct):
+    requests: msgspec.Raw = msgspec.Raw()
+
+
+class _ClaimSpec(msgspec.Struct):
+    devices: _Requests | None = None
+
+
+class _EitherSpec(msgspec.Struct):
+    """Of a claim, or of a template."""
+
+    devices: _Requests | None = None
+    spec: _ClaimSpec | None = None
+
+
+class _Parts(msgspec.Struct):
+    """The parts that are read. Opaque parameters are none: they may hold 160,000 values."""
+
+    metadata: msgspec.Raw = msgspec.Raw()
+    spec: _EitherSpec | None = None
+    status: msgspec.Raw = msgspec.Raw()
+
+
 class Loose(msgspec.Struct):
     """A claim or a template of which nothing is expected."""
 
@@ -52,7 +75,9 @@ def _mended(record: Record, found: dict[str, Any]) -> Record:
 
 
 def _loose(record: Record) -> dict[str, Any]:
-    raw = cutting.picked(record.object, Loose)
+    parts = cutting.picked(record.object, _Parts)
+    # Without requests an unreadable member stands for them.
+    raw = cutting.picked(parts if b'"requests":' in parts else record.object, Loose)
     found = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), Loose)
     return {"metadata": _metadata(found.metadata), "spec": found.spec, "status": found.status}
 

@@ -1,8 +1,6 @@
 """JSON cut as bytes: the parts are those of the standard reader, and skipped bytes are never judged."""
 
 import json
-import sys
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from bus import strict
 from bus.errors import MalformedJsonError
 from bus.kube.watch import cutting
+from tests.bus.counting import counted_calls
 
 #: Texts that look like structure, or hide its end.
 texts = st.text(alphabet='[]{},:"\\\\abé\n', max_size=6)
@@ -177,21 +176,6 @@ def test_json_of_the_standard_reader_is_never_refused(raw):
 def test_cut_lines_of_a_megabyte_are_refused_at_once(raw):
     with pytest.raises(MalformedJsonError):
         cutting.elements(raw)
-
-
-@contextmanager
-def counted_calls():
-    """The number of calls of functions written in C."""
-    calls = [0]
-
-    def count(frame, event, argument):
-        calls[0] += event == "c_call"
-
-    sys.setprofile(count)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
 
 
 @pytest.mark.parametrize("unit", ["[[]],", '[""],', '{"a":[]},', "[{},{}],", '{"":{"":1}},'])
