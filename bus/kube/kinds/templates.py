@@ -107,6 +107,12 @@ class Template(msgspec.Struct):
         """How many containers it has, those that only begin included."""
         return len(_all(self.spec))
 
+    @property
+    def quantities(self) -> int:
+        """How many requests and limits its containers state."""
+        stated = (one.resources for one in _all(self.spec) if one.resources is not None)
+        return sum(len(one.requests or ()) + len(one.limits or ()) for one in stated)
+
 
 #: Specs of more bytes are not remembered: whoever writes them must not fill the memory.
 LONGEST_KNOWN = 4_096

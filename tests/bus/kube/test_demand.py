@@ -219,3 +219,15 @@ def test_reading_changes_nothing_of_the_object():
     kinds.asked(table.TFJOB, workload)
 
     assert before == workload
+
+
+def test_D19_more_quantities_than_are_summed_in_time_are_refused():
+    """60,000 of them, of 1,000 containers, held up every other review for 0.2 s."""
+    named = {f"example.com/r{n}": "1" for n in range(64)}
+
+    def job(containers):
+        template = {"spec": {"containers": [resources(named)] * containers}}
+        return {"spec": {"tfReplicaSpecs": {one: {"template": template} for one in "ab"}}}
+
+    assert 2 == kinds.asked(table.TFJOB, job(64)).pods
+    assert "more than 8192 quantities" == refused(table.TFJOB, job(65))[1]
