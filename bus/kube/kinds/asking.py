@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -112,7 +112,7 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
     for entry in kind.sets:
         if entry.when and not _hold(object, entry.when):
             continue
-        holders = list(find(object, entry.at))
+        holders = list(islice(find(object, entry.at), MOST_SETS + 1))
         if not holders and entry.default_container is not None:
             yield _default_set(entry.at, entry.default_container)
             continue

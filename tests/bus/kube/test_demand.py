@@ -8,6 +8,7 @@ from bus.errors import DemandError
 from bus.kube import kinds
 from bus.kube.kinds import table
 from tests.bus.containers import resources
+from tests.bus.counting import counted_calls
 from tests.bus.kube.workloads import (
     BIG,
     ROLES,
@@ -173,6 +174,9 @@ def test_D19_more_than_64_pod_sets_are_refused():
 
     assert 128 == kinds.asked(table.TFJOB, job(64)).pods
     assert ("spec.tfReplicaSpecs.*", "more than 64 pod sets") == refused(table.TFJOB, job(65))
+    with counted_calls() as calls:
+        assert refused(table.TFJOB, job(20_000))[1] == "more than 64 pod sets"
+    assert calls[0] < 2_000
 
 
 MISSHAPEN = {
