@@ -94,7 +94,8 @@ def oversubscribed(select: Select) -> list[Oversubscribed]:
     total = sa.func.sum(segments.gpu_milli)
     query = (
         sa.select(segments.cluster, segments.node, total)
-        .join(pod_runs, sa.and_(runs.uid == segments.uid, runs.end_s.is_(None)))
+        # Open pods first: their index is partial, and ended segments are never read.
+        .where(segments.uid.in_(sa.select(runs.uid).where(runs.end_s.is_(None))))
         .where(segments.end_s.is_(None), segments.gpu_milli > 0)
         .group_by(segments.cluster, segments.node)
     )

@@ -62,7 +62,7 @@ class PodState(Fact, frozen=True, kw_only=True):
     #: In phase Succeeded or Failed: finishedAt of its containers and sidecars, where each of them has one. Older histories have
     #: those of all terminated containers, init containers too.
     finished: tuple[str, ...] = ()
-    #: A list returned this state; a watch did otherwise. Older histories do not record it.
+    #: In phase Succeeded or Failed: a list returned this state, not a watch. Older histories do not record it.
     listed: bool = False
     #: status.startTime of a pod without ``scheduled``, and of one that ended.
     acknowledged: str | None = None

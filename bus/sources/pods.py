@@ -120,7 +120,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         disrupted=records.stamp(disrupted),
         disruption=disruption,
         finished=finished,
-        listed=record.change == "LISTED",
+        listed=is_finished and record.change == "LISTED",
         acknowledged=records.stamp(status.start_time if is_ended or not scheduled else None),
         ran="" if phase == "Running" else pod_ends.ran(status),
         init_finished=pod_ends.init_finished(spec, status) if is_finished else None,
@@ -157,9 +157,11 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             ("constraints_cut", constraints_cut),
         ),
     )
-    return records.event_of(
+    event = records.event_of(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
+    # A watch may have reported the same version: another body needs another id.
+    return msgspec.structs.replace(event, id=f"{event.id}/listed") if fact.listed else event
 
 
 def host_ports(spec: Spec) -> Iterator[HostPort]:

@@ -89,6 +89,10 @@ def only_cluster(connection: sa.Connection, configured: str) -> str:
     """The cluster that is meant where none was named: the settings', or the only one that has quotas. Raises SettingsError."""
     columns = (declared_quotas.c.cluster, quotas.c.cluster)
     found = {row[0] for c in columns for row in connection.execute(sa.select(c).distinct())}
+    if not found:
+        # Without any quota: the cluster that was observed.
+        found = set(moments(lambda query: [tuple(row) for row in connection.execute(query)]))
+        found = found if len(found) == 1 else set()
     if not found or configured in found:
         return configured
     if len(found) == 1:

@@ -19,7 +19,13 @@ GROWING = {
 #: Aliases under which views read them.
 ALIASES = {"g", "h", "p", "r", "w"}
 #: Indexes of the rows that are open, or hold something: as many as there are now.
-PARTIAL = {"card_segments_open", "card_supply_open", "grants_holding", "pod_runs_open"}
+PARTIAL = {
+    "card_segments_open",
+    "card_supply_open",
+    "grants_holding",
+    "pod_runs_flagged",
+    "pod_runs_open",
+}
 #: Indexes of which a statement with a limit reads the beginning.
 ORDERED = {"pod_runs_by_name", "workloads_by_name"}
 

@@ -249,7 +249,7 @@ def event_of(fact: Fact, record: Record, *, key: str, uid: str, resource_version
 
 def identity(event: Event) -> tuple[str, str]:
     """The uid and the resourceVersion of the object that an event of :func:`event_of` is about."""
-    _, uid, version = event.id.split("/")
+    _, uid, version, *_ = event.id.split("/")
     return uid, version
 
 

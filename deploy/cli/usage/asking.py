@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -42,7 +44,7 @@ from deploy.runtime import kept
 from deploy.runtime.clusters import added, reading_all
 from deploy.runtime.ledgers import clusters, reading
 from deploy.settings.near import absent
-from projections import node_supply, reports
+from projections import reports
 from projections.accounts import Account, accounts, of_model
 from projections.pod_runs import pod_runs
 
@@ -270,6 +272,9 @@ def acct(
         found = accounts(
             select, as_of_s=question.as_of_s, where=tuple(chosen), moments=question.moments
         )
+        # Reports need no supply of nodes, which takes its time to import.
+        from projections import node_supply
+
         excess = node_supply.excesses(
             select,
             {
@@ -284,7 +289,8 @@ def acct(
         if not found and pod is not None and kept.caller is None:
             known = near(connection, pod_runs, pod)
             raise absent("pod", pod, (name for row in known for name in (row.name, row.uid)))
-        rows = [row for account in found for row in _lines(account, question, excess)]
+        is_over = partial(node_supply.is_oversubscribed, excess)
+        rows = [row for account in found for row in _lines(account, question, is_over)]
         if not rows:
             require(connection, where)
     if kept.caller is not None:
@@ -338,7 +344,9 @@ _LINE = (
 
 
 def _lines(
-    account: Account, question: reports.Question, excess: node_supply.ExcessByNode
+    account: Account,
+    question: reports.Question,
+    is_oversubscribed: Callable[[str, str, int, int], bool],
 ) -> list[dict[str, Any]]:
     """The rows of one account: one for each held interval in the period; one without amounts where it never held.
 
@@ -383,9 +391,7 @@ def _lines(
         }
         times_ = {"from": times.stamp(lo), "to": times.stamp(hi), "held_s": hi - lo}
         flags = [*account.flags]
-        if held.gpu_milli and node_supply.is_oversubscribed(
-            excess, account.cluster, held.node, lo, hi
-        ):
+        if held.gpu_milli and is_oversubscribed(account.cluster, held.node, lo, hi):
             flags.append("oversubscribed")
         more = {"flags": " ".join(sorted(flags))}
         rows.append(dict.fromkeys(_LINE) | whole | named | amounts | times_ | more)

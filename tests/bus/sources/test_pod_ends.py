@@ -6,19 +6,23 @@ import msgspec
 import pytest
 
 from bus.events.pods import PodObserved, PodVanished
+from bus.kube.watch.records import identity
 from bus.sources import pods
 from tests.bus.sources.pod_records import condition, ended, finished, observed, pod
 from tests.bus.sources.records import POLICY, body, record
 
 
-def test_a_list_is_told_from_a_watch():
-    raw = msgspec.json.encode(pod())
-    listed = [
-        PodObserved.read(pods.translate(record(raw, change), POLICY)).listed
-        for change in ("LISTED", "MODIFIED")
-    ]
+@pytest.mark.parametrize(("phase", "is_listed"), [("Failed", True), ("Running", False)])
+def test_a_finish_in_a_list_is_another_event_than_in_a_watch(phase, is_listed):
+    """A pod that runs is one event, whoever reported it: a restart would publish every pod anew otherwise."""
+    raw = msgspec.json.encode(pod(status={"phase": phase}))
+    listed, watched = (
+        pods.translate(record(raw, change), POLICY) for change in ("LISTED", "MODIFIED")
+    )
 
-    assert listed == [True, False]
+    assert [PodObserved.read(one).listed for one in (listed, watched)] == [is_listed, False]
+    assert (listed.id == watched.id) == (listed.body == watched.body) == (not is_listed)
+    assert identity(listed) == identity(watched)
 
 
 MANAGED = [
