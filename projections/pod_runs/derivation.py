@@ -212,7 +212,8 @@ class PodRuns:
         live = self._pods.live[event.cluster]
         missing = {uid for uid in live if part.covers(uid)} - part.uids
         vanished = {uid for uid in self._vanished(part) if is_late or uid in part.uids}
-        self._derive_again(missing | vanished | self._observed.after(part), event.sequence)
+        proven = self._observed.after(part, part.uids | self._lists.replaced)
+        self._derive_again(missing | vanished | proven, event.sequence)
 
     def _beat(self, cluster: str, time_us: int, sequence: int) -> None:
         is_late = self._lists.add_beat(cluster, time_us, sequence)

@@ -35,10 +35,10 @@ class ObservedEnds:
         if observed_us is not None:
             self._newest[cluster] = max(self._newest.get(cluster, observed_us), observed_us)
 
-    def after(self, part: lists.Part) -> set[str]:
-        """Pods for whose ends a list is a proof: it had them, or was asked for shortly before the observation."""
+    def after(self, part: lists.Part, uids: frozenset[str]) -> set[str]:
+        """Pods for whose ends a list is a proof: they are of ``uids``, or it was asked for shortly before the observation."""
         later = self.between(part.cluster, part.time_us, None)
-        found = {uid for uid in later if part.covers(uid) and uid in part.uids}
+        found = {uid for uid in later if part.covers(uid) and uid in uids}
         return found | self.between(part.cluster, part.time_us, part.time_us + ALIVE_US)
 
     def between(self, cluster: str, since_us: int, until_us: int | None) -> set[str]:

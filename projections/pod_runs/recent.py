@@ -56,6 +56,8 @@ class RecentLists:
         #: Parts of this time or before may be missing in memory.
         self._dropped_us = _NEVER
         self.added: list[lists.Part] = []
+        #: What the part had whose place the newest one took.
+        self.replaced: frozenset[str] = frozenset()
         self._beats: dict[str, list[int]] = defaultdict(list)
         #: Beats of this time or before may be missing in memory.
         self._beats_dropped_us = _NEVER
@@ -150,6 +152,7 @@ class RecentLists:
         if same is not None and lists.rank(part) <= lists.rank(same):
             return None
         is_late = may_be_stored or (bool(known) and known[-1].time_us > part.time_us)
+        self.replaced = same.uids if same is not None else frozenset()
         if same is not None:
             known[:] = [p for p in known if p != same]
             self.added = [p for p in self.added if p != same]

@@ -153,6 +153,10 @@ RUNS = {
     "the list that shows its finish proves nothing": (
         [seen(version=1, at=20), listed(["p"], version=2, at=89), seen(version=2, at=90, phase="Failed", listed=True)],
         ([(0, 20)], 0, 70, False, ["end_observed", "gap"])),
+    "a list whose place a newer one of its moment takes proves nothing": (
+        [seen(version=1, at=20), listed(["p"], version=50, at=100),
+         seen(version=70, at=300, phase="Failed", listed=True), listed([], version=60, at=100)],
+        ([(0, 20)], 0, 280, False, ["end_observed", "gap"])),
     "a list without it proves nothing": (
         [seen(version=1, at=20), listed(["q"], version=1, at=60), seen(version=2, at=90, phase="Failed", listed=True)],
         ([(0, 20)], 0, 70, False, ["end_observed", "gap"])),
