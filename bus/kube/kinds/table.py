@@ -10,7 +10,8 @@ Choices made here, where the objects leave them open:
   without a bound, so the charge is one run there too, and a second run at the same time is not covered by it. Suspending
   stops no run, so what is charged stays until ``status.active`` is empty.
 - Pods beyond ``replicas`` while a roll-out goes on (maxSurge) are not asked for by the object, but when they are made.
-- A *DaemonSet* is asked for as many pods as its controller wants, which stands in its status.
+- A *DaemonSet* asks for nothing itself: each of its pods is asked for. Its status says on how many nodes it may run, and grows
+  without a review when its selector or the nodes change.
 - A *Rollout* that borrows its template by ``workloadRef`` says nothing of its size itself: it is refused.
 - A CronJob whose Jobs are made suspended asks for nothing: whoever resumes such a Job asks.
 - A *RayCluster*'s pods count with the containers that KubeRay adds: autoscaler, log collector, and the workers' wait for the head.
@@ -61,7 +62,7 @@ DAEMONSET = Kind(
     ("v1",),
     "daemonsets",
     "DaemonSet",
-    (PodSet("", "spec.template", "status.desiredNumberScheduled", default=0),),
+    (PodSet("", "spec.template", default=0),),
 )
 REPLICASET = Kind("apps", ("v1",), "replicasets", "ReplicaSet", (_REPLICAS,), scales="spec")
 JOB = Kind(

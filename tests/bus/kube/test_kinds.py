@@ -223,14 +223,14 @@ def test_containers_that_kuberay_adds_need_no_limits_by_their_user():
     ]
 
 
-def test_a_daemon_set_asks_for_as_many_pods_as_its_controller_wants():
-    """On how many nodes it runs stands in its status, which its users cannot write."""
+def test_a_daemon_set_asks_for_nothing_whatever_its_status_says():
+    """Its selector and its nodes change without a request for more: each of its pods is asked for."""
     spec = {"template": template("2")}
     new = kinds.asked(table.DAEMONSET, {"metadata": {}, "spec": spec})
     running = {"metadata": {}, "spec": spec, "status": {"desiredNumberScheduled": 3}}
 
     assert (new.pods, new.demand) == (0, {})
-    assert kinds.asked(table.DAEMONSET, running) == kinds.scaled(new, 3)
+    assert kinds.asked(table.DAEMONSET, running) == new
     assert kinds.scaled(new, 3).demand == both(cpu=6000)
 
 
