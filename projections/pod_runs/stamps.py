@@ -59,6 +59,8 @@ class Stamps(msgspec.Struct, frozen=True, gc=False):
 
 #: The stamps of an observation that are no finishes of containers.
 _SINGLE = 7
+#: Those of them that the API server writes: creation, when the status was written. A deadline of a delete is as far as users say.
+_SERVERS = 0, 6
 
 
 def read(fact: PodState, time_us: int) -> Stamps:
@@ -98,6 +100,12 @@ def _plausible(
     moments = [time_us, *[us for us in found if us is not None]]
     greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
     plausible = [us if us is None or _is_plausible(us, greatest) else None for us in found]
+    # Two stamps of one kubelet, whose clock may stand in another age, do not vouch for each other.
+    vouched = [
+        us for us in (time_us, *map(plausible.__getitem__, _SERVERS)) if us and us >= FIRST_US
+    ]
+    latest_us = max(vouched) + YEAR_US if vouched else _LATEST_US
+    plausible = [us if us is None or us <= latest_us else None for us in plausible]
     return (found, flags) if plausible == found else (plausible, _FLAGGED)
 
 

@@ -32,6 +32,7 @@ def run(events):
 
 seen, gone, listed = f.pod_observed, f.pod_vanished, f.pods_listed
 NOW = 100_000
+AGES = "2099-01-01T00:00:00Z"
 
 
 def beat(at, cluster=f.CLUSTER):
@@ -286,6 +287,9 @@ RUNS = {
     # bad stamps
     "an unreadable creation is when it was observed, flagged": (
         [seen(at=20, created="soon", scheduled=None)], ([(20, NOW)], 0, 0, True, ["clamped"])),
+    "two stamps of a node whose clock is in another age are no start": (
+        [seen(at=20, scheduled=None, phase="Failed", acknowledged=AGES, finished=(AGES,))],
+        ([(0, 20)], 0, 0, False, ["clamped", "end_observed"])),
     "amounts that cannot be charged are nothing, flagged": (
         [seen(at=0, cpu="1E")], ([(0, NOW)], 0, 0, True, ["amounts_refused"])),
 }  # fmt: skip
