@@ -1,7 +1,8 @@
 """Claims of devices, and templates, with a part that cannot be read: their facts carry the other parts. Pure.
 
 An unreadable request counts as the most that it may be given, of each class that it names. Without a readable class it counts
-for the driver of each vendor's cards. So a claim whose requests a reader refuses is never free.
+for the driver of each vendor's cards, and so do requests that no message of the bus holds. So no claim whose requests are
+refused is free.
 
 Source: docs/devices.md ("What counts in quotas").
 """
@@ -17,7 +18,7 @@ from bus.envelope import Event
 from bus.events.devices import CARD_DRIVERS
 from bus.kube.watch import cutting
 from bus.kube.watch.labels import LabelPolicy
-from bus.kube.watch.records import Metadata, Record
+from bus.kube.watch.records import Metadata, Record, TooLargeError
 from bus.sources import devices
 from bus.sources.devices import ClaimStatus, Request, Result
 
@@ -58,7 +59,11 @@ def translate_claim(record: Record, labels: LabelPolicy) -> Event:
     found = _loose(record)
     found["spec"] = _spec(found["spec"])
     found["status"] = _status(found["status"])
-    return devices.translate_claim(_mended(record, found), labels)
+    try:
+        return devices.translate_claim(_mended(record, found), labels)
+    except TooLargeError:
+        found["spec"] = _spec({"devices": {"requests": [None]}})
+        return devices.translate_claim(_mended(record, found), labels)
 
 
 def translate_template(record: Record, labels: LabelPolicy) -> Event:
@@ -67,7 +72,11 @@ def translate_template(record: Record, labels: LabelPolicy) -> Event:
     within = found["spec"]
     if within is not None:
         found["spec"] = {"spec": _spec(within.get("spec") if isinstance(within, dict) else [])}
-    return devices.translate_template(_mended(record, found), labels)
+    try:
+        return devices.translate_template(_mended(record, found), labels)
+    except TooLargeError:
+        found["spec"] = {"spec": _spec({"devices": {"requests": [None]}})}
+        return devices.translate_template(_mended(record, found), labels)
 
 
 def _mended(record: Record, found: dict[str, Any]) -> Record:

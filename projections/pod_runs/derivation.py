@@ -209,8 +209,7 @@ class PodRuns:
         is_late = self._lists.add(part)
         if is_late is None:
             return
-        live = self._pods.live[event.cluster]
-        missing = {uid for uid in live if part.covers(uid)} - part.uids
+        missing = {uid for uid in self._pods.live[event.cluster] if part.covers(uid)} - part.uids
         vanished = {uid for uid in self._vanished(part) if is_late or uid in part.uids}
         proven = self._observed.after(part, part.uids | self._lists.replaced)
         self._derive_again(missing | vanished | proven, event.sequence)

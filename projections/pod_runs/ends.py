@@ -67,7 +67,7 @@ def end_of(pod: Pod, evidence: Evidence) -> End:
     observed_us = ends[0].observed_us if ends else None
     if pod.deleted_us is not None:
         ends.append(_exact(pod.deleted_us, _NO_FLAGS))
-    if pod.gone is not None and observed_us is None:
+    elif pod.gone is not None and observed_us is None:
         ends.append(_deleted(pod, pod.gone, evidence))
         observed_us = pod.gone.at_us
     if not ends:

@@ -182,6 +182,9 @@ RUNS = {
     "DELETED without a stamp after a silence ends it at the last proof": (
         [seen(version=1, at=20), beat(30), gone(version=2, at=106, evidence=(44,))],
         ([(0, 44)], 0, 62, False, ["end_observed", "gap"])),
+    "a delete stamp of another watcher counts before a DELETED without one": (
+        [seen(version=1, at=20), gone(version=2, at=505, evidence=(44,)), seen(version=2, at=600, deletion=480, grace_seconds=0)],
+        ([(0, 480)], 0, 0, False, [])),
     "unknown time ends with the stamp of the delete": (
         [seen(version=1, at=20), seen(version=2, at=90, phase="Failed", listed=True), gone(version=3, at=91, deletion=80)],
         ([(0, 20)], 0, 60, False, ["end_observed", "gap"])),

@@ -312,11 +312,10 @@ def _end_of(uid, shown, seen, floor):
         found = _stamped_end(finished[0], shown, floor)
         is_observed = not found[0]
         ends += found[0] or [_observed_end(finished[0], uid, shown, seen, floor, found[1])]
-    for s in shown:
-        if s["deletion"] is not None and s["grace"] == 0:
-            ends.append((s["deletion"] // 10, s["deletion"] // 10, set()))
+    deleted = [s["deletion"] // 10 for s in shown if s["deletion"] is not None and s["grace"] == 0]
+    ends += [(second, second, set()) for second in deleted]
     gone = [s for s in shown if s.kind == "gone" and s["grace"] != 0]
-    if gone and not is_observed:
+    if gone and not is_observed and not deleted:
         ends.append(_observed_end(gone[0], uid, shown, seen, floor, set(), is_delete=True))
     if ends:
         end, _, flags = min(ends, key=lambda known: known[0])

@@ -1,7 +1,8 @@
 """When a source says that it is still being told, so that what nobody changes is known to be there.
 
 A quiet pod is charged up to the last proof of it. A watch that is alive, after a list that was accepted, is one: it told of no
-delete. Each source says so at most once in its period, whatever the server sends: bookmarks come about once a minute.
+delete. Each source reports so at most once in its period, whatever the server sends. A bookmark alone comes about once a minute,
+and is reported wherever the last report is older than a few seconds: within 75 s there is one as long as the watch is alive.
 
 Source: Kubernetes API concepts, "Watch bookmarks"; docs/accounting.md, "Time".
 """
@@ -15,6 +16,8 @@ from bus.kube.watch.contract import ReflectorSettings, Source
 
 #: Kinds whose lists are not all published say this so many times more seldom: no charge rests on them.
 SELDOM = 12
+#: Shortest time between two reports of a watch without changes. With the minute between bookmarks it stays below 75 s.
+QUIET_SECONDS = 10.0
 
 
 class Heartbeats:
@@ -27,21 +30,22 @@ class Heartbeats:
         self._name = name
         self._clock = clock
         self._every = settings.heartbeat_seconds * (1 if source.says_every_list else SELDOM)
-        self._due_at = float("inf")
+        self._quiet = min(QUIET_SECONDS, self._every) if source.says_every_list else self._every
+        self._reported_at = float("inf")
 
     def listed(self, now: float) -> None:
         """A list was accepted: it is the proof until the next one is due. ``now``: seconds of the loop."""
-        self._due_at = now + self._every
+        self._reported_at = now
 
     def unconfirmed(self) -> None:
         """What was told may not be all: nothing is published until a list is accepted again."""
-        self._due_at = float("inf")
+        self._reported_at = float("inf")
 
-    def due(self, now: float, received_us: int, version: str) -> list[Event]:
-        """What there is to say after something came at ``received_us``."""
-        if now < self._due_at:
+    def due(self, now: float, received_us: int, version: str, *, is_quiet: bool) -> list[Event]:
+        """The report that is due after lines came at ``received_us``; ``is_quiet``: they were bookmarks alone."""
+        if now < self._reported_at + (self._quiet if is_quiet else self._every):
             return []
-        self._due_at = now + self._every
+        self._reported_at = now
         offset_us = self._clock.offset_us
         fact = SourceHeard(
             resource=self._source.name,

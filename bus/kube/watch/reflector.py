@@ -283,7 +283,8 @@ class Reflector:
         received_us = self._clock.checked_us()
         events, failure = self._changes.read(chunk, received_us)
         if failure is None and self._schedule.reason == "period":
-            events += self._heartbeats.due(self._schedule.now(), received_us, self.state.version)
+            now, is_quiet = self._schedule.now(), not events
+            events += self._heartbeats.due(now, received_us, self.state.version, is_quiet=is_quiet)
         await self._saying.publish(events)
         if failure is not None:
             raise failure

@@ -100,6 +100,21 @@ def test_a_template_is_charged_in_the_same_way():
     assert found["requests"][0]["asks"] == [{"device_class": GPU, "mode": "All"}]
 
 
+def test_requests_that_no_message_holds_are_charged_as_each_vendor_s_cards():
+    """32 requests of eight alternatives with the longest names make a fact of more than 64 KiB."""
+    longest = "a" * 57 + "."
+    several = [{"name": f"s{n}", "deviceClassName": (longest * 4 + str(n))[:253]} for n in range(8)]
+    requests = [{"name": f"{n:063}", "firstAvailable": several} for n in range(32)]
+    found = demand(claim(requests), b"")
+
+    assert {key: found[f"dra/{key}"] for key in GPU_DRIVERS} == dict.fromkeys(GPU_DRIVERS, 32)
+    raw = written(
+        {"metadata": METADATA, "spec": {"spec": {"devices": {"requests": requests}}}}, b""
+    )
+    template = body(partial_claims.translate_template(record(raw), POLICY))
+    assert len(template["requests"]) == 1
+
+
 @pytest.mark.simulated
 @pytest.mark.parametrize("source", [RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES])
 async def test_a_list_names_such_a_claim_and_publishes_what_can_be_read(source):

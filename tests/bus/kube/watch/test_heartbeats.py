@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from bus.clock import SECOND_US
+from bus.clock import SECOND_US, ServerClock, SystemClock
 from bus.events.observations import SourceHeard
-from bus.kube.watch.contract import GoneError
-from bus.sources.catalogue import NODES
+from bus.kube.watch.contract import GoneError, ReflectorSettings
+from bus.kube.watch.heartbeats import Heartbeats
+from bus.sources.catalogue import NODES, PODS
 from tests.bus.kube.watch.fakes import QUICK, Followed, bookmark, error, line, page, pod
 
 pytestmark = pytest.mark.simulated
@@ -97,3 +98,19 @@ async def test_kinds_that_charge_nothing_say_so_more_seldom_and_an_offset_is_rec
         assert beats(followed) == [
             SourceHeard(resource="nodes", resource_version="8", offset_us=3_600 * SECOND_US)
         ]
+
+
+def test_a_watch_that_is_alive_is_reported_within_75_seconds():
+    """The first bookmark comes 40 s after a list: left out, as too early, there would be no report for 100 s."""
+    beats = Heartbeats(PODS, "c", ServerClock(SystemClock()), ReflectorSettings())
+    beats.listed(0)
+    bookmarks = (40, 42, 100, 160)
+
+    assert [at for at in bookmarks if beats.due(at, 0, "1", is_quiet=True)] == [40, 100, 160]
+
+
+def test_a_busy_watch_is_reported_once_in_its_period():
+    beats = Heartbeats(PODS, "c", ServerClock(SystemClock()), ReflectorSettings())
+    beats.listed(0)
+
+    assert [at for at in range(100) if beats.due(at, 0, "1", is_quiet=False)] == [45, 90]
