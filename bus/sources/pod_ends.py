@@ -6,7 +6,10 @@ Source: Kubernetes API reference, core/v1 PodStatus; kubernetes/kubernetes, pkg/
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
+from bus.clock import parse_stamp
+from bus.errors import TimestampError
 from bus.kube.watch import records
 from bus.sources.pod_objects import ContainerStatus, Spec, Status
 
@@ -84,8 +87,16 @@ def refusal(status: Status) -> str:
     return reason[:LONGEST_REASON] if is_refusal else ""
 
 
-def evidence(status: Status) -> Iterator[str | None]:
-    """Stamps that prove that the pod was there."""
+def evidence(status: Status) -> Iterator[str]:
+    """Stamps that prove that the pod was there; other texts prove nothing, and stay in the cluster."""
+    for text in _evidence(status):
+        if text:
+            with suppress(TimestampError):
+                parse_stamp(text)
+                yield text
+
+
+def _evidence(status: Status) -> Iterator[str | None]:
     for condition in status.conditions or ():
         yield condition.last_transition_time
     for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):

@@ -22,14 +22,21 @@ _LABELS = frozenset({LABEL, ELASTIC_LABEL})
 def is_governed(view: AdmissionState, review: Review) -> bool:
     """Whether a quota may be charged for the reviewed object: by its namespace, a label anywhere in it, a charge that it has,
     or an owner above it. Quotas themselves are governed.
+
+    An owner, or the object of a scale, that this process has not seen may be charged: another process may have admitted it a
+    moment ago. So it is governed where anything in its namespace is charged.
     """
     if (review.group, review.resource) in QUOTAS or view.place({}, review.namespace) is not None:
         return True
-    return any(
-        names_quota(item)
-        or any(stands_in_quota(view, uid, review.namespace) for uid in _uids(item))
-        for item in (review.object, review.old_object)
-    )
+    items = (review.object, review.old_object)
+    if any(map(names_quota, items)):
+        return True
+    uids = {uid for item in items for uid in _uids(item)}
+    if any(stands_in_quota(view, uid, review.namespace) for uid in uids):
+        return True
+    # The labels of the object itself were read, but for those of a scale.
+    own = set() if review.subresource == "scale" else {_own(item) for item in items}
+    return any(_is_unseen(view, uid) for uid in uids - own) and _has_charges(view, review.namespace)
 
 
 def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
@@ -49,11 +56,25 @@ def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
     return True
 
 
+def _is_unseen(view: AdmissionState, uid: str) -> bool:
+    return uid not in view.objects and view.gone(uid) is None
+
+
+def _has_charges(view: AdmissionState, namespace: str) -> bool:
+    inside = view.state.index.in_namespace[namespace]
+    return any(view.coverage.grant(uid) is not None for uid in inside)
+
+
 def names_quota(value: object) -> bool:
     """Whether a quota's label stands anywhere in an object: of itself, or of a template."""
     if isinstance(value, dict):
         return not _LABELS.isdisjoint(value) or any(map(names_quota, value.values()))
     return isinstance(value, list) and any(map(names_quota, value))
+
+
+def _own(item: dict[str, Any] | None) -> object:
+    metadata = item.get("metadata") if item is not None else None
+    return metadata.get("uid") if isinstance(metadata, dict) else None
 
 
 def _uids(item: dict[str, Any] | None) -> list[str]:

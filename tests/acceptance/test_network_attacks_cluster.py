@@ -76,6 +76,7 @@ def nested_bodies(site, threads=4):
     """Neighbors that post 3 MiB of nested lists without end; gives what they were answered so far."""
     item = deployment(1)
     item["metadata"]["annotations"] = "HERE"
+    item["metadata"]["labels"]["biz.group.resource.quota"] = "team"
     nested = b",".join([b"[" * 60 + b"]" * 60] * 25_000)
     body = create(1, item).replace(b'"HERE"', b"[" + nested + b"]")
     context = ssl.create_default_context(cafile=site.folder / "data" / "webhook" / "current.pem")

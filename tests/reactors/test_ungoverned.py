@@ -202,6 +202,24 @@ async def test_a_scale_of_what_a_quota_governs_waits_as_before(cluster):
     assert (answer.allowed, answer.reason) == (False, "object-unseen")
 
 
+async def test_what_is_unseen_waits_where_anything_in_its_namespace_is_charged(cluster):
+    """Another process may have admitted it a moment ago, by its label: this one has read neither charge nor object."""
+    of_scale = {**OF["Deployment"], "operation": "UPDATE", "subresource": "scale"}
+    sizes = scale("elsewhere", 3, 0)
+
+    async def answers():
+        scaled = await cluster.review(sizes["item"], old_object=sizes["old_object"], **of_scale)
+        pod = sample(POD, "pod", by=("ReplicaSet", "elsewhere"))
+        return scaled.allowed, failing(cluster.admission)(review_of(pod, POD), None).allowed
+
+    assert await answers() == (True, True)
+    made = sample(BY_NAME["Deployment"], "web", **{QUOTA: "team"})
+    made["spec"]["replicas"] = 0
+    assert (await cluster.review(made, **OF["Deployment"])).allowed
+    await cluster.see("web", 0, kind="Deployment", namespace="free")
+    assert await answers() == (False, False)
+
+
 @pytest.mark.parametrize("error", [None, RuntimeError("a bug"), BusUnavailableError(reason="away")])
 async def test_what_fails_or_is_late_is_refused_of_a_quota_alone(cluster, error):
     failure = failing(cluster.admission)
