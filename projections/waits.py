@@ -156,7 +156,8 @@ codec = Codec(Wait, waits, packed={"state": ("observed", "time_us", "marks", "go
 
 projection = Projection(
     name="waits",
-    version=1,
+    # 2: facts of workloads have their generation, and rows keep these facts.
+    version=2,
     table=waits,
     facts=(WorkloadObserved, WorkloadVanished, AdmissionDecided, AdmissionReleased),
     keys=keys,

@@ -295,6 +295,11 @@ class PodWatch(threading.Thread):
         going = [v for v in live.values() if v["metadata"].get("deletionTimestamp")]
         return set(live) - self.gone, bool(going)
 
+    def ended_since(self, since_s):
+        """Uids of the pods that ended in this second or later."""
+        ends = {uid: ended(versions) for uid, versions in self.versions.items()}
+        return {uid for uid, end in ends.items() if end is not None and end >= since_s}
+
     def held(self, as_of_s):
         """Uid to (namespace, seconds held, milli-core-seconds, is open), of each pod."""
         found = {}

@@ -127,7 +127,8 @@ def lived(site, day, watch, mode, seconds):
         return not is_going and live == site.open_pods()
 
     eventually(is_quiet, seconds=120, every=0.5)
-    return site.status(), site.ends()
+    quiet_s = int(time.time())
+    return site.status(), site.ends(), quiet_s
 
 
 def booked(site, as_of_s):
@@ -166,7 +167,7 @@ def test_a_cluster_as_they_are_half_of_it_without_a_quota(site):
     failed, late, reviews = Counter(), Counter(), Counter()
     for number in range(ROUNDS):
         for mode in MODES:
-            status, figures = lived(site, day, watch, mode, seconds)
+            status, figures, quiet_s = lived(site, day, watch, mode, seconds)
             undecided = (status["admission"] or {}).get("undecided") or {}
             failed[mode] += figures["bursar_admission_failed_total", ""]
             late[mode] += figures["bursar_admission_late_total", ""]
@@ -189,7 +190,10 @@ def test_a_cluster_as_they_are_half_of_it_without_a_quota(site):
     assert [] == refused_events(site)
     assert 0 == sum(failed.values())
     assert [] == unknown
-    assert watch.held(as_of_s) == rows
+    # A Job's pod may end by itself while Bursar does: its end is for the next start to see.
+    unseen = watch.ended_since(quiet_s)
+    held = {uid: row for uid, row in watch.held(as_of_s).items() if uid not in unseen}
+    assert held == {uid: row for uid, row in rows.items() if uid not in unseen}
     # It was a day: the quotas refused, and reviews came in both modes.
     assert {one.mode for one in governed} >= {"shadow", "enforce"}
     assert min(reviews["shadow"], reviews["enforce"]) > 20 * ROUNDS

@@ -144,7 +144,7 @@ def test_a_place_that_other_rules_filled_is_emptied(store):
     first = Fill(MODEL, store)
     first.advance()
     first.close()
-    older(store, "waits=1")
+    older(store, "waits=2")
 
     again = Fill(MODEL, store)
 
