@@ -67,7 +67,7 @@ def version(store):
 
 @pytest.mark.parametrize(
     "parts",
-    [("usage=2",), (f"pod_runs={RUNS}",), ("namespaces=4", "waits=1"), ("usage=2", "budgets=2")],
+    [("usage=2",), (f"pod_runs={RUNS}",), ("namespaces=4", "waits=2"), ("usage=2", "budgets=2")],
 )
 def test_what_changed_is_filled_and_joins_while_the_rest_goes_on(store, right, parts):
     play(store, LIVES[:EARLIER])
