@@ -8,6 +8,7 @@ Source: ``docs/admission.md`` ("What no quota governs").
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from reactors.admission.chains import DEPTH
@@ -36,7 +37,7 @@ def is_governed(view: AdmissionState, review: Review) -> bool:
         return True
     # The labels of the object itself were read, but for those of a scale.
     own = set() if review.subresource == "scale" else {_own(item) for item in items}
-    return any(_is_unseen(view, uid) for uid in uids - own) and _has_charges(view, review.namespace)
+    return may_be_charged(view, uids - own, review.namespace)
 
 
 def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
@@ -56,11 +57,10 @@ def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
     return True
 
 
-def _is_unseen(view: AdmissionState, uid: str) -> bool:
-    return uid not in view.objects and view.gone(uid) is None
-
-
-def _has_charges(view: AdmissionState, namespace: str) -> bool:
+def may_be_charged(view: AdmissionState, uids: Collection[object], namespace: str) -> bool:
+    """Whether one of these objects was not seen, in a namespace in which anything is charged."""
+    if all(uid in view.objects or view.gone(str(uid)) is not None for uid in uids):
+        return False
     inside = view.state.index.in_namespace[namespace]
     return any(view.coverage.grant(uid) is not None for uid in inside)
 

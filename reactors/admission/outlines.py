@@ -11,7 +11,7 @@ from __future__ import annotations
 from bus.kube.kinds import GOVERNED
 from bus.sources.devices import requests_of
 from reactors.admission.claims import CLAIMS, TEMPLATES
-from reactors.admission.governing import stands_in_quota
+from reactors.admission.governing import may_be_charged, stands_in_quota
 from reactors.admission.quotas import QUOTAS
 from reactors.admission.state import AdmissionState
 from reactors.webhook.failure import UNREADABLE, unread
@@ -47,7 +47,9 @@ class Outlines:
             return True
         if self._view.place({}, outline.namespace) is not None or self._is_named(outline):
             return True
-        return any(stands_in_quota(self._view, uid, outline.namespace) for uid in outline.uids)
+        view, namespace = self._view, outline.namespace
+        is_below = any(stands_in_quota(view, uid, namespace) for uid in outline.uids)
+        return is_below or may_be_charged(view, outline.uids, namespace)
 
     def _is_named(self, outline: Outline) -> bool:
         """Whether what a quota is charged for names this template of claims."""
