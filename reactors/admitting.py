@@ -151,7 +151,7 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
 
     def failure(review: Review, error: Exception | None) -> Answer:
         answer = closed(review, error)
-        if not answer.allowed and not is_governed(admission.view, review):
+        if not answer.allowed and not is_governed(admission.view, review, is_late=True):
             answer = ALLOWED
         if not answer.allowed and is_released(admission.journals, admission.view, review):
             answer = Answer(True, "released")

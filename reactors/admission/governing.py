@@ -20,12 +20,13 @@ from reactors.webhook.review import Review
 _LABELS = frozenset({LABEL, ELASTIC_LABEL})
 
 
-def is_governed(view: AdmissionState, review: Review) -> bool:
+def is_governed(view: AdmissionState, review: Review, *, is_late: bool = False) -> bool:
     """Whether a quota may be charged for the reviewed object: by its namespace, a label anywhere in it, a charge that it has,
     or an owner above it. Quotas themselves are governed.
 
     An owner, or the object of a scale, that this process has not seen may be charged: another process may have admitted it a
-    moment ago. So it is governed where anything in its namespace is charged.
+    moment ago. So it is governed where anything in its namespace is charged; of a late review always, as this process may be
+    behind in all that it knows.
     """
     if (review.group, review.resource) in QUOTAS or view.place({}, review.namespace) is not None:
         return True
@@ -37,7 +38,7 @@ def is_governed(view: AdmissionState, review: Review) -> bool:
         return True
     # The labels of the object itself were read, but for those of a scale.
     own = set() if review.subresource == "scale" else {_own(item) for item in items}
-    return may_be_charged(view, uids - own, review.namespace)
+    return may_be_charged(view, uids - own, review.namespace, is_late=is_late)
 
 
 def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
@@ -57,10 +58,14 @@ def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
     return True
 
 
-def may_be_charged(view: AdmissionState, uids: Collection[object], namespace: str) -> bool:
-    """Whether one of these objects was not seen, in a namespace in which anything is charged."""
+def may_be_charged(
+    view: AdmissionState, uids: Collection[object], namespace: str, *, is_late: bool
+) -> bool:
+    """Whether one of these objects was not seen, in a namespace in which anything is charged, or of a late review."""
     if all(uid in view.objects or view.gone(str(uid)) is not None for uid in uids):
         return False
+    if is_late:
+        return True
     inside = view.state.index.in_namespace[namespace]
     return any(view.coverage.grant(uid) is not None for uid in inside)
 

@@ -32,11 +32,11 @@ class Outlines:
 
     def __call__(self, outline: Outline, reason: str | None) -> Answer:
         """The answer; ``reason`` None: the review was not read in time."""
-        if self._is_governed(outline):
+        if self._is_governed(outline, is_late=reason is None):
             return unread(outline, reason)
         return Answer(True, UNREADABLE, warnings=(_PASSED,))
 
-    def _is_governed(self, outline: Outline) -> bool:
+    def _is_governed(self, outline: Outline, *, is_late: bool) -> bool:
         """Whether a quota is charged for the object, or may be. Of autoscalers, each scale asks for itself."""
         # Without an operation not even the beginning was read.
         if outline.operation and (outline.group, outline.resource) not in _CHARGED:
@@ -49,7 +49,7 @@ class Outlines:
             return True
         view, namespace = self._view, outline.namespace
         is_below = any(stands_in_quota(view, uid, namespace) for uid in outline.uids)
-        return is_below or may_be_charged(view, outline.uids, namespace)
+        return is_below or may_be_charged(view, outline.uids, namespace, is_late=is_late)
 
     def _is_named(self, outline: Outline) -> bool:
         """Whether what a quota is charged for names this template of claims."""
