@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bus.clock import Clock
+from bus.errors import BusUnavailableError
 from bus.kube.kinds import GOVERNED
 from bus.transport import Transport
 from bus.waiting import beside
@@ -142,6 +143,11 @@ async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], N
         looked_us = now_us
 
 
+def _is_behind(error: Exception | None) -> bool:
+    """Whether a review failed as its process lags: it was late, or the bus was away."""
+    return error is None or isinstance(error, BusUnavailableError)
+
+
 def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
     """What is answered where nobody decided in time. What was refused so is taken back if it is stored later.
 
@@ -151,7 +157,9 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
 
     def failure(review: Review, error: Exception | None) -> Answer:
         answer = closed(review, error)
-        if not answer.allowed and not is_governed(admission.view, review, is_late=True):
+        if not answer.allowed and not is_governed(
+            admission.view, review, is_late=_is_behind(error)
+        ):
             answer = ALLOWED
         if not answer.allowed and is_released(admission.journals, admission.view, review):
             answer = Answer(True, "released")
