@@ -37,7 +37,7 @@ def is_governed(view: AdmissionState, review: Review, *, is_late: bool = False) 
     if any(stands_in_quota(view, uid, review.namespace) for uid in uids):
         return True
     # The labels of the object itself were read, but for those of a scale.
-    own = set() if review.subresource == "scale" else {_own(item) for item in items}
+    own = set() if review.subresource == "scale" else set(map(_own, items))
     return may_be_charged(view, uids - own, review.namespace, is_late=is_late)
 
 
@@ -59,10 +59,10 @@ def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
 
 
 def may_be_charged(
-    view: AdmissionState, uids: Collection[object], namespace: str, *, is_late: bool
+    view: AdmissionState, uids: Collection[str], namespace: str, *, is_late: bool
 ) -> bool:
     """Whether one of these objects was not seen, in a namespace in which anything is charged, or of a late review."""
-    if all(uid in view.objects or view.gone(str(uid)) is not None for uid in uids):
+    if all(uid in view.objects or view.gone(uid) is not None for uid in uids):
         return False
     if is_late:
         return True
@@ -77,9 +77,10 @@ def names_quota(value: object) -> bool:
     return isinstance(value, list) and any(map(names_quota, value))
 
 
-def _own(item: dict[str, Any] | None) -> object:
+def _own(item: dict[str, Any] | None) -> str:
     metadata = item.get("metadata") if item is not None else None
-    return metadata.get("uid") if isinstance(metadata, dict) else None
+    uid = metadata.get("uid") if isinstance(metadata, dict) else None
+    return uid if isinstance(uid, str) else ""
 
 
 def _uids(item: dict[str, Any] | None) -> list[str]:

@@ -49,7 +49,9 @@ class Outlines:
             return True
         view, namespace = self._view, outline.namespace
         is_below = any(stands_in_quota(view, uid, namespace) for uid in outline.uids)
-        return is_below or may_be_charged(view, outline.uids, namespace, is_late=is_late)
+        # The labels of the object itself were read, but for those of a scale.
+        own = frozenset[str]() if outline.subresource == "scale" else outline.own
+        return is_below or may_be_charged(view, outline.uids - own, namespace, is_late=is_late)
 
     def _is_named(self, outline: Outline) -> bool:
         """Whether what a quota is charged for names this template of claims."""

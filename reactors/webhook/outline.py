@@ -56,6 +56,8 @@ class Outline(msgspec.Struct, frozen=True):
     names_quota: bool = False
     #: The uids of both objects and of all owners that they name; None where they are unknown.
     uids: frozenset[str] | None = None
+    #: Those of the objects themselves.
+    own: frozenset[str] = frozenset()
     #: Whether an update leaves spec, labels, annotations and owners alone.
     asks_alike: bool = False
     #: Whether an update leaves spec, labels and owners of an object that is being deleted alone.
@@ -100,6 +102,7 @@ class Reader:
             uid, operation, str(resource.get("group", "")), str(resource.get("resource", "")), subresource,
             str(kind.get("kind", "")) if isinstance(kind, dict) else "", namespace, name, is_whole,
             self._names_quota, self._uids() if is_whole else None,
+            own=frozenset(self._text(("request", one, *_UID)) for one in _OBJECTS) - {""},
             asks_alike=is_alike and self._is_same(_ASKS[2]),
             only_ends=is_alike and ("request", "oldObject", *_DELETION) in self._scanner.members,
         )  # fmt: skip

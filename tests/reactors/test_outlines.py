@@ -151,7 +151,7 @@ async def test_a_template_of_claims_that_a_charged_workload_names_is_refused():
 async def test_a_scale_of_an_unseen_object_passes_in_time_where_nothing_near_is_charged(cluster):
     """The process was behind when another one admitted the object: its labels are in no scale."""
     scaled = {"metadata": {"uid": "elsewhere", "name": "a"}, "spec": {"replicas": 5}}
-    of_scale = {"resource": resource("apps", "deployments"), "subresource": "scale", "reason": None}
+    of_scale = {"resource": resource("apps", "deployments"), "subResource": "scale", "reason": None}
 
     assert answer(cluster, scaled, **of_scale | {"reason": "malformed"}).allowed
     assert not answer(cluster, scaled, **of_scale).allowed
@@ -160,3 +160,11 @@ async def test_a_scale_of_an_unseen_object_passes_in_time_where_nothing_near_is_
     assert (await cluster.review(near)).allowed
     await cluster.see("near", 1, namespace="free")
     assert not answer(cluster, scaled, **of_scale | {"reason": "malformed"}).allowed
+
+
+async def test_a_late_create_without_a_quota_passes_although_the_object_is_new(cluster):
+    """The API server sends a new object with its uid, which no process has seen."""
+    new = {"metadata": {"uid": "new", "name": "a"}, "spec": {}}
+
+    assert answer(cluster, new, reason=None).allowed
+    assert not answer(cluster, below("unseen"), reason=None).allowed
