@@ -17,6 +17,7 @@ from tests.bus.sources.pod_records import METADATA, condition, ended, finished, 
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 CANARY = "canary-5f1c"
+SOONER, LATER = "2026-10-26T08:00:00Z", "2026-10-26T09:00:00Z"
 
 
 def resources(thing):
@@ -154,19 +155,24 @@ def test_every_label_that_names_a_user_stands_under_the_key():
         ),
         (
             finished(
-                ended("b"),
-                {"name": "side", "state": {"running": {"startedAt": "a"}}},
+                ended(LATER),
+                {"name": "side", "state": {"running": {"startedAt": SOONER}}},
                 init=("side",),
             ),
-            {"phase": "Failed", "ran": "regular", "evidence": ["a", "b"]},
+            {"phase": "Failed", "ran": "regular", "evidence": [SOONER, LATER]},
         ),
         (
             finished(ended("b"), ended("c", "side"), init=("side", "side-late")),
             {"phase": "Failed", "finished": ["b", "c"], "ran": "regular"},
         ),
         (
-            finished(ended("a", "first"), ended("b", "next", 1), init=("first", "next")),
-            {"phase": "Failed", "init_finished": "b", "ran": "init", "evidence": ["a", "b"]},
+            finished(ended(SOONER, "first"), ended(LATER, "next", 1), init=("first", "next")),
+            {
+                "phase": "Failed",
+                "init_finished": LATER,
+                "ran": "init",
+                "evidence": [SOONER, LATER],
+            },
         ),
         (
             finished(ended("a", "first"), ended(None, "next", 137), init=("first", "next")),
