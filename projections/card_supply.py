@@ -190,7 +190,7 @@ def _cards_at(timelines_: list[list[tuple[int, Any]]], second: int) -> set[Card]
 
 derivation = Derivation(
     name="card_supply",
-    version=2,
+    version=3,
     tables=(card_supply, slice_lists),
     facts=(ObjectsListed,),
     follows=(slices.projection,),

@@ -2,7 +2,8 @@
 
 The one place that sizes partitions: labels of nodes, resources of device plugins, devices of claims and supply ask here.
 
-Source: docs/devices.md; NVIDIA, Multi-Instance GPU User Guide (profiles, memory slices); AMD, compute partition modes.
+Source: docs/devices.md; NVIDIA, Multi-Instance GPU User Guide (supported GPUs, profiles, memory slices); NVIDIA/mig-parted,
+deployments/systemd/config-default.yaml; AMD, compute partition modes.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ _PROFILE = re.compile(r"(?:([0-9]{1,2})c\.)?([0-9]{1,2})g\.([0-9]{1,4})gb(?:[.+-
 _CARD_GB = re.compile(r"(?<![0-9])([0-9]{1,4}) ?GB(?![0-9a-z])", re.IGNORECASE)
 #: Its name has the memory of the processor beside the card.
 _WITH_PROCESSOR = re.compile(r"\bGH200\b", re.IGNORECASE)
-_FOUR_SLICES = re.compile(r"\bA30\b", re.IGNORECASE)
+#: GB of cards whose product name has no memory, by the profile of the whole card; the first match counts.
+_KNOWN_GB = tuple(
+    (re.compile(rf"(?<![0-9a-z]){name}(?![0-9a-z])".replace(" ", "[ -]"), re.IGNORECASE), gb)
+    for name, gb in (
+        ("GH200 144GB?", 144), ("GH200", 96), ("GB300", 278), ("B300", 269), ("GB200", 186), ("B200", 180),
+        ("H200", 141), ("H20 3e", 141), ("(?:H100|H800) NVL", 94), ("H20", 96), ("H800", 80), ("Tesla A100", 40), ("A30", 24),
+        ("RTX PRO 6000 Blackwell", 96), ("RTX PRO 5000 Blackwell", 48), ("RTX PRO 4500 Blackwell", 32),
+    )
+)  # fmt: skip
 _MIG_SUFFIX = re.compile(r"[- ]MIG[- ]", re.IGNORECASE)
 #: Slices of a card: of memory, and of compute where no memory is known.
-_MEMORY_SLICES, _COMPUTE_SLICES, _COMPUTE_SLICES_A30 = 8, 7, 4
+_MEMORY_SLICES, _COMPUTE_SLICES = 8, 7
 
 #: Parts of a card by AMD's compute mode; ``CPX_NPS4`` names the mode first.
 _AMD_MODES = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4, "CPX": 8}
@@ -52,8 +61,7 @@ def mig_part(profile: str, product: str, card_mib: int = 0) -> Fraction | None:
     if card_mib:
         nearest = int(Fraction(_MEMORY_SLICES * 1024 * memory_gb, card_mib) + Fraction(1, 2))
         return share * Fraction(min(max(nearest, 1), _MEMORY_SLICES), _MEMORY_SLICES)
-    of = _COMPUTE_SLICES_A30 if _FOUR_SLICES.search(product) else _COMPUTE_SLICES
-    return share * Fraction(min(max(compute, 1), of), of)
+    return share * Fraction(min(max(compute, 1), _COMPUTE_SLICES), _COMPUTE_SLICES)
 
 
 def mig_profile(product: str) -> str:
@@ -63,10 +71,10 @@ def mig_profile(product: str) -> str:
 
 
 def _memory_gb(product: str) -> int:
-    """The memory that a product's name says its card has; 0 where it says none."""
+    """The memory of the card that a product's name stands for; 0 where it is unknown."""
     name = _MIG_SUFFIX.split(product, maxsplit=1)[0]
     found = None if _WITH_PROCESSOR.search(name) else _CARD_GB.search(name)
-    return int(found[1]) if found else 0
+    return int(found[1]) if found else next((gb for card, gb in _KNOWN_GB if card.search(name)), 0)
 
 
 def amd_parts(mode: str) -> int:

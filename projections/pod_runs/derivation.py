@@ -314,7 +314,7 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=15,
+    version=16,
     tables=(
         pod_runs,
         held_segments,

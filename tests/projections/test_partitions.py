@@ -47,7 +47,9 @@ PROFILE = "nvidia.com/mig-1g.5gb"
         ("1g.12gb", "NVIDIA-H100-NVL", 95_830, Fraction(1, 8)),
         ("2g.24gb", "NVIDIA-GH200-480GB", 97_871, Fraction(2, 8)),
         ("7g.96gb", "NVIDIA-GH200-480GB", 0, Fraction(1)),
-        ("1g.5gb", "nvidia-tesla-a100", 0, Fraction(1, 7)),
+        ("1g.5gb", "nvidia-tesla-a100", 0, Fraction(1, 8)),
+        ("1g.5gb", "NVIDIA-A100", 0, Fraction(1, 7)),
+        ("3g.20gb", "", 0, Fraction(3, 7)),
         ("1g.6gb", "NVIDIA-A30", 0, Fraction(1, 4)),
         ("1g.6gb", "NVIDIA-A30", 24_576, Fraction(2, 8)),
         ("4g.24gb", "NVIDIA-A30", 0, Fraction(1)),
@@ -61,6 +63,35 @@ PROFILE = "nvidia.com/mig-1g.5gb"
 )
 def test_a_profile_is_so_many_eighths_of_the_cards_memory(profile, product, card_mib, part):
     assert mig_part(profile, product, card_mib) == part
+
+
+@pytest.mark.parametrize(
+    ("product", "card_mib", "profiles"),
+    [
+        ("NVIDIA-H200", 143_771, {"1g.18gb": 1, "1g.35gb": 2, "2g.35gb": 2, "3g.71gb": 4, "4g.71gb": 4, "7g.141gb": 8}),
+        ("NVIDIA-H200-NVL", 143_771, {"1g.18gb": 1, "2g.35gb": 2, "3g.71gb": 4, "7g.141gb": 8}),
+        ("NVIDIA H100 NVL", 95_830, {"1g.12gb": 1, "1g.24gb": 2, "3g.47gb": 4, "7g.94gb": 8}),
+        ("NVIDIA-GH200-480GB", 97_871, {"1g.12gb": 1, "2g.24gb": 2, "3g.48gb": 4, "7g.96gb": 8}),
+        ("NVIDIA-GH200-144G-HBM3e", 146_831, {"1g.18gb": 1, "2g.36gb": 2, "3g.72gb": 4}),
+        ("NVIDIA-B200", 183_359, {"1g.23gb": 1, "2g.45gb": 2, "3g.90gb": 4, "7g.180gb": 8}),
+        ("nvidia-gb200", 189_471, {"1g.23gb": 1, "2g.47gb": 2, "3g.93gb": 4, "7g.186gb": 8}),
+        ("NVIDIA-B300-SXM6-AC", 275_040, {"1g.34gb": 1, "2g.67gb": 2, "3g.135gb": 4, "7g.269gb": 8}),
+        ("NVIDIA-GB300", 284_208, {"1g.35gb": 1, "2g.70gb": 2, "3g.139gb": 4, "7g.278gb": 8}),
+        ("NVIDIA-H20", 97_871, {"1g.12gb": 1, "2g.24gb": 2, "3g.48gb": 4}),
+        ("NVIDIA-H20-3e", 143_771, {"1g.18gb": 1, "3g.71gb": 4}),
+        ("NVIDIA-H800", 81_559, {"1g.10gb": 1, "3g.40gb": 4}),
+        ("NVIDIA-A30", 24_576, {"1g.6gb": 2, "2g.12gb": 4, "4g.24gb": 8}),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97_887, {"1g.24gb": 2, "2g.48gb": 4, "4g.96gb": 8}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_card_whose_name_has_no_memory_has_that_of_its_product(product, card_mib, profiles):
+    """With the label of its memory and without it; the label of a node that is divided alike names the slice's memory."""
+    for profile, eighths in profiles.items():
+        for name in (product, f"{product}-MIG-{profile}"):
+            assert {mig_part(profile, name, mib) for mib in (0, card_mib, card_mib // 8)} == {
+                Fraction(eighths, 8)
+            }
 
 
 @pytest.mark.parametrize(
@@ -168,6 +199,16 @@ def test_one_slice_of_a_card_has_one_value_wherever_it_is_met():
     found = [charged(single), charged(named), *(charged([*one, *pods]) for one in by_claim)]
 
     assert [milli for milli, _, _ in found] == [125] * 4
+
+
+@pytest.mark.parametrize("labels", [MIXED, {"nvidia.com/mig.strategy": "mixed"}], ids=["label", "no label"])  # fmt: skip
+def test_a_slice_of_an_h200_is_an_eighth_whichever_labels_its_node_has(labels):
+    """It was a seventh where the label of the card's memory was away."""
+    named = observed(
+        {**labels, "nvidia.com/gpu.product": "NVIDIA-H200"}, {"nvidia.com/mig-1g.18gb": "1"}
+    )
+
+    assert charged(named)[0] == 125
 
 
 def cards_of(events):
