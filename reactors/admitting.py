@@ -174,7 +174,7 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
 
 def outlining(admission: Admission, *, is_shadow: bool = False) -> Unread:
     """What is answered where a review cannot be read exactly."""
-    outlines = Outlines(admission.view)
+    outlines = Outlines(admission.view, admission.journals)
 
     def answer(outline: Outline, reason: str | None) -> Answer:
         found = outlines(outline, reason)

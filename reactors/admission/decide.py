@@ -52,6 +52,8 @@ class Request(msgspec.Struct, frozen=True):
     child: Child | None = None
     #: Containers that have to state more than they do (:class:`bus.kube.kinds.Ask`); nothing where that is not asked of them.
     unstated: dict[str, tuple[str, ...]] = {}
+    #: Those of them that stated more before this change.
+    newly_unstated: dict[str, tuple[str, ...]] = {}
     #: Of a review: what the quota was found by.
     basis: Basis | None = None
 
@@ -67,8 +69,8 @@ def decide_review(draft: TreeOverlay, request: Request, now_us: int) -> Admissio
     refusal = basis.refusal
     if basis.is_resumed:
         if covers(draft, request):
-            # The queue starts it.
-            request = msgspec.structs.replace(request, unstated={})
+            # The queue starts it, as it waited.
+            request = msgspec.structs.replace(request, unstated=request.newly_unstated)
         elif not refusal:
             node = draft.node(request.quota)
             refusal = "queued" if node is not None and node.spec.queue.hold else ""

@@ -50,7 +50,7 @@ from reactors.admission.reading import (
 )
 from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
 from reactors.admission.state import AdmissionState
-from reactors.admission.stating import is_up, to_state, waits
+from reactors.admission.stating import is_up, newly_unstated, to_state, waits
 from reactors.admission.withdrawing import Withdrawals
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
@@ -140,7 +140,7 @@ class Handler:
             where.quota, uid, kind.kind, review.namespace, name,
             ask.demand, types_of(ask.labels), review.uid, review.operation, version_of(review),
             reshapes(kind, ask, before), ask.priority_class, controller_of(metadata)[1],
-            unstated=to_state(ask, review, before),
+            unstated=to_state(ask, review, before), newly_unstated=newly_unstated(ask, before),
         )  # fmt: skip
         if ask.held:
             tree = self._decisions.tree_of(where)

@@ -1,6 +1,6 @@
 """The answers to reviews of which only the outline was read: refused where a quota may govern the object, else allowed. Pure.
 
-A team without a quota may write what it likes. Where the labels of an object are unknown, as its review was not read to
+A deletion passes, but for that of a quota in use. A team without a quota may write what it likes. Where the labels of an object are unknown, as its review was not read to
 the end, a quota may govern it.
 
 Source: ``docs/admission.md``.
@@ -12,8 +12,9 @@ from bus.kube.kinds import GOVERNED
 from bus.sources.devices import requests_of
 from reactors.admission.claims import CLAIMS, TEMPLATES
 from reactors.admission.governing import may_be_charged, stands_in_quota
-from reactors.admission.quotas import QUOTAS
+from reactors.admission.quotas import QUOTAS, answer_deletion
 from reactors.admission.state import AdmissionState
+from reactors.engine.journals import Journals
 from reactors.webhook.failure import UNREADABLE, unread
 from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer
@@ -27,11 +28,15 @@ _PASSED = "Bursar could not read this object exactly; no quota governs it"
 class Outlines:
     """Answers by what was seen of quotas, namespaces and owners."""
 
-    def __init__(self, view: AdmissionState) -> None:
+    def __init__(self, view: AdmissionState, journals: Journals) -> None:
         self._view = view
+        self._journals = journals
 
     def __call__(self, outline: Outline, reason: str | None) -> Answer:
         """The answer; ``reason`` None: the review was not read in time."""
+        kind = QUOTAS.get((outline.group, outline.resource))
+        if kind is not None and outline.operation == "DELETE" and not outline.subresource:
+            return answer_deletion(outline, kind, self._journals, self._view)
         if self._is_governed(outline, is_late=reason is None):
             return unread(outline, reason)
         return Answer(True, UNREADABLE, warnings=(_PASSED,))

@@ -1,4 +1,4 @@
-"""The answer to a review of a quota itself: whether its limits may be declared in its tree.
+"""The answer to a review of a quota itself: whether its limits may be declared in its tree, or the quota deleted.
 
 Source: docs/quotas.md; ``docs/admission.md``.
 """
@@ -13,8 +13,9 @@ from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.mapping import tree_of
 from reactors.admission.messages import ALLOWED, sentence
 from reactors.admission.reading import limits_of, observed
-from reactors.admission.state import spec_of
+from reactors.admission.state import AdmissionState, spec_of
 from reactors.engine.journals import Journals
+from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
 
 #: The kind by group and resource.
@@ -22,6 +23,29 @@ QUOTAS = {
     ("bursar.io", "bizgroupresourcequotas"): BUSINESS,
     ("scheduling.sigs.k8s.io", "elasticquotas"): ELASTIC,
 }
+
+_RULES = {BUSINESS: declare, ELASTIC: declare_elastic}
+
+
+def answer_deletion(
+    outline: Outline, kind: str, journals: Journals, view: AdmissionState
+) -> Answer:
+    """The answer to a deletion of which only the outline was read: by the quota's name and namespace, whatever its bytes.
+
+    It is not recorded, as the outline may end before ``dryRun``. A deletion of a collection has no name: it is refused where
+    one quota of its namespace may not be deleted.
+    """
+    for seen in view.quotas.values():
+        if seen.kind != kind or seen.namespace != outline.namespace:
+            continue
+        tree = journals.trees.get(journals.places.get((kind, seen.name), ""))
+        if tree is None or outline.name not in ("", seen.name):
+            continue
+        proposal = Proposal("DELETE", seen.name, seen.uid, seen.parent, None, outline.uid)
+        decision = _RULES[kind](TreeOverlay(tree), proposal, 0)
+        if decision.verdict == "refused":
+            return Answer(False, decision.reason, sentence(decision, tree))
+    return ALLOWED
 
 
 async def answer_quota(
@@ -40,7 +64,7 @@ async def answer_quota(
         review.operation, known.name, known.uid, known.parent,
         spec_of(new) if new is not None else None, review.uid, old.parent if old else "",
     )  # fmt: skip
-    answer = declare if kind == BUSINESS else declare_elastic
+    answer = _RULES[kind]
 
     def question(draft: TreeOverlay, now_us: int) -> QuotaDeclared:
         return answer(draft, proposal, now_us)

@@ -11,16 +11,20 @@ from __future__ import annotations
 from bus.errors import DemandError
 from bus.kube import kinds
 from projections.quota_trees import TreeOverlay
-from reactors.admission.decide import Request, covers
+from reactors.admission.decide import Request, covers, unspecified
 from reactors.admission.mapping import types_of
-from reactors.admission.reading import stored, waited
+from reactors.admission.reading import stored, waited, with_state
 from reactors.admission.state import AdmissionState
+from reactors.admission.stating import newly_unstated
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Review
 
 
 def is_released(journals: Journals, view: AdmissionState, review: Review) -> bool:
-    """Whether the object waited in the queue of its quota, and is charged there with all that it asks for from now on."""
+    """Whether the object waited in the queue of its quota, and is charged there with all that it asks for from now on.
+
+    One that states less than it did while it waited is no start of the queue.
+    """
     kind = kinds.served(review.group, review.version, review.resource)
     if kind is None or review.subresource or review.operation != "UPDATE" or review.object is None:
         return False
@@ -32,7 +36,8 @@ def is_released(journals: Journals, view: AdmissionState, review: Review) -> boo
     if not isinstance(uid, str):
         return False
     try:
-        ask = view.state.asked(kinds.asked(kind, review.object), review.namespace, uid)
+        ask = kinds.asked(kind, review.object)
+        ask, before = with_state(view.state, ask, before, review.namespace, uid)
         if kinds.governing_owner(review.object["metadata"]) is not None:
             return False
     except DemandError:
@@ -42,10 +47,11 @@ def is_released(journals: Journals, view: AdmissionState, review: Review) -> boo
         return False
     tree = journals.trees.get(journals.places.get((where.kind, where.quota), ""))
     request = Request(
-        where.quota, uid, kind.kind, review.namespace, review.name, ask.demand, types_of(ask.labels)
-    )
-    return (
-        tree is not None
-        and tree.nodes.get(where.quota) is not None
-        and covers(TreeOverlay(tree), request)
-    )
+        where.quota, uid, kind.kind, review.namespace, review.name, ask.demand, types_of(ask.labels),
+        unstated=newly_unstated(ask, before),
+    )  # fmt: skip
+    node = tree.nodes.get(where.quota) if tree is not None else None
+    if tree is None or node is None:
+        return False
+    draft = TreeOverlay(tree)
+    return covers(draft, request) and not unspecified(draft, node, request)

@@ -29,9 +29,17 @@ def to_state(ask: Ask, review: Review, before: Stored) -> dict[str, tuple[str, .
         ask.pods > before.pods
         or ask.labels != before.labels
         or any(amount > before.demand.get(key, 0) for key, amount in ask.demand.items())
-        or any(set(names) - set(before.unstated.get(k, ())) for k, names in ask.unstated.items())
+        or bool(newly_unstated(ask, before))
     )
     return ask.unstated if is_grown else {}
+
+
+def newly_unstated(ask: Ask, before: Stored) -> dict[str, tuple[str, ...]]:
+    """The containers that state no limit and stated one before, or were not there."""
+    known = before.unstated if isinstance(before, Ask) else {}
+    return {
+        key: names for key, names in ask.unstated.items() if set(names) - set(known.get(key, ()))
+    }
 
 
 def waits(tree: Tree, request: Request, now_us: int, refusal: str, place: int) -> Answer:

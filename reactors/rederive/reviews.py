@@ -52,10 +52,11 @@ def decided_again(draft: TreeOverlay, fact: Fact, time_us: int) -> Fact:
 
 def request_of(fact: AdmissionDecided, basis: Basis) -> Request:
     """What was asked."""
+    unstated = _unstated(fact, basis)
     return Request(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.demand, fact.types, fact.request,
         fact.operation, fact.resource_version, fact.reshapes, fact.priority_class, fact.owner, basis.live,
-        fact.child, _unstated(fact, basis), basis,
+        fact.child, unstated, unstated, basis,
     )  # fmt: skip
 
 

@@ -121,6 +121,43 @@ async def test_every_form_is_refused_where_a_quota_governs_and_allowed_elsewhere
     assert asker.response["allowed"] == (namespace == "free")
 
 
+async def deleted(cluster, name, plural="bizgroupresourcequotas", namespace=""):
+    """The answer to the deletion of a quota whose object is large, and its reason, by the whole way of a review."""
+    group = "bursar.io" if plural.startswith("biz") else "scheduling.sigs.k8s.io"
+    large = {
+        "metadata": {"annotations": {"note": "x" * 70_000}, "name": name},
+        "spec": {"hard": {}},
+    }
+    raw = encoded(
+        resource=resource(group, plural), namespace=namespace, name=name, operation="DELETE", object=None,
+        oldObject=large,
+    )  # fmt: skip
+    admission = cluster.admission
+    app = Application(admission.handler, failing(admission), unread=outlining(admission))
+    asker = await ask(app, *(raw[at : at + 65_536] for at in range(0, len(raw), 65_536)))
+    return asker.response["allowed"], asker.response.get("status", {}).get("reason")
+
+
+async def test_a_quota_in_use_is_not_deleted_whatever_it_carries_and_its_neighbors_are(cluster):
+    await cluster.see_quota("parent", {"limits.cpu": 4000})
+    await cluster.see_quota("idle", {"limits.cpu": 1000}, parent="parent")
+
+    assert await deleted(cluster, "team") == (False, "in-use")
+    assert await deleted(cluster, "parent") == (False, "has-children")
+    assert await deleted(cluster, "idle") == (True, None)
+    assert await deleted(cluster, "unseen") == (True, None)
+    assert await deleted(cluster, "team", "elasticquotas", "ns") == (True, None)
+
+
+async def test_the_deletion_of_a_collection_is_refused_where_one_of_its_quotas_is_in_use(cluster):
+    assert await deleted(cluster, "") == (False, "in-use")
+    assert await deleted(cluster, "", "elasticquotas", "ns") == (True, None)
+    await cluster.lose("owner")
+    await cluster.lose_quota("team")
+
+    assert await deleted(cluster, "") == (True, None)
+
+
 async def test_what_was_not_read_to_its_end_may_name_a_quota(cluster):
     begun = Outline("review-1", "CREATE", "batch", "jobs", namespace="free")
     outlines = outlining(cluster.admission)

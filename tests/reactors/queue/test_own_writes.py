@@ -10,7 +10,7 @@ from tests.reactors.below import OF, ask, begin, made
 from tests.reactors.cluster import Cluster
 from tests.reactors.outages import Away, answered, body
 from tests.reactors.queue.jobs import Jobs
-from tests.reactors.queue.settling import until
+from tests.reactors.queue.settling import differences_of, until
 
 pytestmark = pytest.mark.simulated
 
@@ -48,6 +48,12 @@ async def test_what_was_released_starts_where_the_webhook_decides_nothing_in_tim
         assert cluster.admission.releasing.refused == 0
 
 
+def unlimited():
+    """A pod template of which one container states no limit."""
+    side = {"name": "side", "resources": {"limits": {"cpu": "1"}}}
+    return {"spec": {"containers": [{"name": "main", "resources": {}}, side]}}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -66,8 +72,9 @@ async def test_what_was_released_starts_where_the_webhook_decides_nothing_in_tim
         ),
         lambda job: job["metadata"].update(uid="another"),
         lambda job: job["metadata"].update(uid=[]),
+        lambda job: job["spec"].update(template=unlimited()),
     ],
-    ids=["larger", "in another quota", "below an owner", "of another uid", "no uid"],
+    ids=["larger", "in another quota", "below an owner", "of another uid", "no uid", "no limits"],
 )
 async def test_a_start_that_was_not_decided_is_refused_while_nobody_decides(change):
     async with Jobs() as cluster:
@@ -89,6 +96,26 @@ async def test_a_start_that_was_not_decided_is_refused_while_nobody_decides(chan
 
         change(runs)
         assert not failure(cluster._review(runs, waits, "UPDATE"), None).allowed
+
+
+async def test_a_start_that_takes_limits_away_is_refused_and_one_that_never_had_them_passes():
+    """Its quota may have limited nothing of it when it was created: the queue starts it all the same."""
+    async with Jobs() as cluster:
+        await cluster.see_team(4)
+        cluster.fails = [PermissionDeniedError(permission="patch", message="a test")]
+        await cluster.create("a", 3)
+        await until(lambda: cluster.used() == 3000)
+        waits = cluster.objects["a"]
+        without = {**waits, "spec": {**waits["spec"], "template": unlimited()}}
+        found = []
+        for before, after in ((waits, without), (without, without), (waits, waits)):
+            runs = {**after, "metadata": {**after["metadata"], "annotations": {}}}
+            runs["spec"] = {**after["spec"], "suspend": False}
+            answer = await cluster.admission.handler(cluster._review(runs, before, "UPDATE"))
+            found.append((answer.allowed, answer.reason))
+
+        assert [(False, "must-specify"), (True, "fewer"), (True, "fewer")] == found
+        assert [] == differences_of(cluster)
 
 
 async def test_what_its_user_resumes_is_refused_while_nobody_decides():
