@@ -19,6 +19,9 @@ OF = "CREATE of jobs in namespace 'ns'"
 class Taking:
     """A cluster that takes every registration."""
 
+    async def get(self, path):
+        return {}
+
     async def apply(self, path, body):
         return {}
 
