@@ -1,7 +1,7 @@
 """The answers to reviews of which only the outline was read: refused where a quota may govern the object, else allowed. Pure.
 
-A deletion passes, but for that of a quota in use. A team without a quota may write what it likes. Where the labels of an object are unknown, as its review was not read to
-the end, a quota may govern it.
+A deletion passes, but for that of a quota in use. A team without a quota may write what it likes. Where the labels of an
+object are unknown, as its review was not read to the end, a quota may govern it.
 
 Source: ``docs/admission.md``.
 """
