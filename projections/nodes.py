@@ -94,16 +94,14 @@ class Node(msgspec.Struct, frozen=True):
         """What each observation says of shared cards, by the same rule."""
         texts = self._texts()
         points: list[timelines.Point] = []
-        uid, held, last, shown = "", dict[str, str](), "", ""
+        uid, last, shown = "", "", ""
         for version, time_us, value in self.history:
             if value[0] != uid:
-                uid, held, last, shown = value[0], {}, "", ""
+                uid, last, shown = value[0], "", ""
             reported = texts.get((version, time_us), "")
             # Most observations repeat the one before.
             if reported and reported != last:
-                held = {**held, **_decode(reported)}
-                held.pop(_MODELS, None)
-                last, shown = reported, _encode(held) if held else ""
+                last, shown = reported, _sharing(shown, reported)
             points.append((version, time_us, shown))
         return tuple(points)
 
@@ -131,6 +129,17 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
     if history == row.history and gone == row.gone and cards == row.cards:
         return row
     return Node(row.cluster, row.name, history, gone, cards, event.sequence)
+
+
+def sharing_of(fact: NodeObserved, before: str) -> str:
+    """What a node reports of shared cards, as JSON; ``before``: what it reported earlier under the same uid."""
+    return _sharing(before, reported) if (reported := _cards(fact)) else before
+
+
+def _sharing(before: str, reported: str) -> str:
+    held = {**(_decode(before) if before else {}), **_decode(reported)}
+    held.pop(_MODELS, None)
+    return _encode(held) if held else ""
 
 
 def _cards(fact: NodeObserved) -> str:

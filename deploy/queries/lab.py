@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from bus.events.policies import Mode, PolicyChanged
 from bus.events.workloads import WorkloadObserved
 from deploy.errors import SettingsError
 from deploy.settings.file import read_settings_file
+from projections.pod_runs.queries import held_at
 from projections.quota_trees.queries import Select, archived
 from reactors.catalogue import REACTORS
 from reactors.culling.policy import CullingPolicy
@@ -105,7 +107,9 @@ class Recording:
             )
             for one, mode in policies
         ]
-        lab = Lab(cluster, tried, earlier=self._newest, known=self._known, rules=rules)
+        lab = Lab(
+            cluster, tried, earlier=self._newest, known=self._known, rules=rules, held_at=partial(held_at, select),
+        )  # fmt: skip
         after, until = self._first, self._last
         for part in archived(select, cluster, lab.reads, after=after, until=until, apart=False):
             lab.play(part)

@@ -10,6 +10,7 @@ import msgspec
 
 from bus.events.policies import Mode
 from deploy.queries.lab import newest_pod, section_of
+from projections.pod_runs.queries import held_at
 from projections.quota_trees.queries import Select, archived
 from reactors.catalogue import REACTORS
 from reactors.engine.snapshots import at
@@ -42,7 +43,9 @@ def tried_evictions(
     """A policy on the history after the event ``first`` up to ``last``."""
     known = at(select, REACTORS, cluster, first) if first else None
     earlier = partial(newest_pod, select, cluster, until=first)
-    trial = EvictionTrial(cluster, tried.mode, tried.evictions, earlier, known)
+    trial = EvictionTrial(
+        cluster, tried.mode, tried.evictions, earlier, known, partial(held_at, select)
+    )
     for part in archived(select, cluster, trial.reads, after=first, until=last, apart=False):
         trial.play(part)
     return outcome(trial.end(), by=by)

@@ -12,6 +12,7 @@ from bus.events.pods import PodObserved
 from deploy.errors import SettingsError
 from deploy.queries.lab import section_of
 from projections.engine.segments.reading import event_at
+from projections.pod_runs.queries import held_at
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
@@ -52,6 +53,9 @@ def tried_placements(
     if not lives.of:
         raise SettingsError(f"no pod came in the events {first + 1:,} to {last:,}")
     lives.last_us = end.time_us
+    for life in lives.of.values():
+        if life.bound_us and (held := held_at(select, life.uid, life.bound_us)) is not None:
+            life.cpu_milli, life.gpu_milli = held
     lab = PlacementLab(cluster, policies, lives, known=known)
     lab.open(opening)
     for part in archived(select, cluster, lab.reads, after=first, until=last, apart=False):

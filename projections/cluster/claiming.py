@@ -140,7 +140,7 @@ class Claiming:
             row = self._pods.get(uid) or self._workloads.get(uid)
             if isinstance(row, Workload):
                 written = (row.written if row.written is not None else row.ask).demand
-            elif row is not None and self._all_made(row) is None:
+            elif row is not None and self.all_made(row) is None:
                 written = _written(row)
             else:
                 continue
@@ -223,7 +223,7 @@ class Claiming:
             changes.append(Change(after.kind, uid, before, after))
 
     def _of_pod(self, pod: Pod) -> Amounts:
-        if (made := self._all_made(pod)) is not None:
+        if (made := self.all_made(pod)) is not None:
             given: Amounts = {}
             for claim in made:
                 demand.add(given, self._of_claim(claim))
@@ -235,7 +235,7 @@ class Claiming:
         added = {key: n - pod.demand.get(key, 0) for key, n in found.items()}
         return {key: n for key, n in added.items() if n} or _NONE
 
-    def _all_made(self, pod: Pod) -> list[DeviceClaim] | None:
+    def all_made(self, pod: Pod) -> list[DeviceClaim] | None:
         """The claims that were made for a pod; None while some of them were not seen."""
         made = [self._claims[uid] for uid in sorted(self._made[pod.uid])]
         is_all = made and len(made) >= len(pod.templates) + bool(pod.claimed)

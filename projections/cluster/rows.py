@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from bus.amounts import NANO, ContainerResources, PodResources
+from bus.amounts import NANO, PodResources
 from bus.charges import effective
 from bus.clock import parse_stamp
 from bus.errors import EnvelopeError, TimestampError
@@ -25,6 +25,9 @@ from bus.events.priorities import NEVER, PriorityClassObserved
 from bus.events.quotas import QuotaObserved
 from bus.events.workloads import WorkloadObserved
 from bus.kube.kinds import Ask
+from projections.cluster.unrequested import unrequested
+from projections.devices.requested import observed_cards
+from projections.nodes import sharing_of
 
 POD = "Pod"
 
@@ -102,6 +105,8 @@ class Pod(msgspec.Struct, gc=False):
     by_claim: dict[str, int] = {}
     #: Devices of its node that its annotation names, None = it has none; whoever may write pods may write it.
     devices: tuple[int, ...] | None = None
+    #: What it reports of cards beside amounts (``projections.devices.requested.CardFacts`` as JSON); "" = amounts say all.
+    cards: str = ""
     last_us: int = 0
     listed_us: int = 0
 
@@ -183,6 +188,8 @@ class Node(msgspec.Struct, gc=False):
     is_cut: bool = False
     #: Limits to its real use, as its annotation has them.
     usage_thresholds: str = ""
+    #: What it reports of shared cards, as JSON; a text that is absent keeps its last value.
+    cards: str = ""
     last_us: int = 0
     listed_us: int = 0
 
@@ -240,9 +247,9 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, intern(fact.phase),
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
-        _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)),
+        _texts(fact.annotations, annotations), demand_of(fact), unrequested(bytes(fact.resources)),
         constraints_of(bytes(fact.constraints)), fact.claim_templates, fact.claimed,
-        devices=given_devices(fact.card_texts), last_us=time_us,
+        devices=given_devices(fact.card_texts), cards=intern(observed_cards(fact)), last_us=time_us,
     )  # fmt: skip
 
 
@@ -261,7 +268,8 @@ def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
     return Node(
         fact.uid, intern(fact.name), fact.resource_version, time_us, _texts(fact.allocatable, None),
         _texts(fact.labels, None), intern(fact.model or ""), fact.unschedulable, _texts(fact.further_labels, None),
-        fact.taints, fact.images, fact.is_cut, intern(fact.usage_thresholds), time_us,
+        fact.taints, fact.images, fact.is_cut, intern(fact.usage_thresholds),
+        intern(sharing_of(fact, known.cards if known is not None and known.uid == fact.uid else "")), time_us,
     )  # fmt: skip
 
 
@@ -311,34 +319,6 @@ def demand_from(resources: bytes, limits: tuple[tuple[str, int], ...] | None) ->
     for name, amount in limits or ():
         demand[f"limits.{name}"] = amount
     return {intern(key): min(amount, LARGEST) for key, amount in demand.items()}
-
-
-#: What kube-scheduler's scores count for a container that requests none.
-_LEAST = {"cpu": "100m", "memory": "200Mi"}
-
-
-@lru_cache(maxsize=8_192)
-def _unrequested(resources: bytes) -> tuple[int, int] | None:
-    """What scores count beyond the requests; the resources were read before."""
-    written = msgspec.json.decode(resources, type=PodResources)
-    requested, unreadable = effective(written)
-    if unreadable:
-        return None
-    containers = (*written.containers, *written.init_containers)
-    if all(_LEAST.keys() <= one.requests.keys() for one in containers):
-        return 0, 0
-    counted = msgspec.structs.replace(
-        written,
-        containers=tuple(map(_at_least, written.containers)),
-        init_containers=tuple(map(_at_least, written.init_containers)),
-    )
-    after, _ = effective(counted)
-    cpu, memory = (after.get(name, 0) - requested.get(name, 0) for name in _LEAST)
-    return -(-cpu // (NANO // 1000)), -(-memory // NANO)
-
-
-def _at_least(one: ContainerResources) -> ContainerResources:
-    return msgspec.structs.replace(one, requests=_LEAST | one.requests)
 
 
 @lru_cache(maxsize=8_192)

@@ -11,7 +11,8 @@ from functools import lru_cache
 import msgspec
 
 from bus.amounts import NANO, PodResources
-from bus.charges import Amounts, effective
+from bus.charges import Amounts, charged_bytes, effective
+from bus.errors import MalformedJsonError
 from bus.events.pods import PodState
 from projections.devices.demand import ACCELERATORS, GPU_DRIVERS, IMPLICIT
 from projections.devices.partitions import MIG_RESOURCE
@@ -68,6 +69,14 @@ def facts_of(fact: PodState, amounts: Amounts) -> str:
     has_slots = HAMI in fact.card_texts or VOLCANO in fact.card_texts
     slots = _slots(resources) if has_slots else ""
     return _encode(CardFacts(fact.card_texts, _requests(resources), slots)).decode()
+
+
+def observed_cards(fact: PodState) -> str:
+    """:func:`facts_of` an observation alone; "" for resources that cannot be read."""
+    try:
+        return facts_of(fact, charged_bytes(bytes(fact.resources)))
+    except MalformedJsonError:
+        return ""
 
 
 def _slots(resources: PodResources) -> str:

@@ -82,14 +82,17 @@ class Part(msgspec.Struct, frozen=True):
 def parts(fact: ResourceSliceObserved) -> Iterator[Part]:
     """A part for each device, and for each set of counters."""
     for device in fact.devices:
-        node = device.node or fact.node
-        value = Supplied(node, device)
-        if is_fixed(device):
-            value = Supplied(node, device, {}, *parent_card(device, fact.devices))
+        value = supplied(device, fact.devices, fact.node)
         yield Part(fact.driver, fact.pool, DEVICE, device.name, fact.resource_version, value)
     for name, counters in fact.counters.items():
         value = Supplied(fact.node, None, counters)
         yield Part(fact.driver, fact.pool, COUNTERS, name, fact.resource_version, value)
+
+
+def supplied(device: Device, devices: tuple[Device, ...], node: str) -> Supplied:
+    """A device of a slice of ``devices`` on ``node``."""
+    of = parent_card(device, devices) if is_fixed(device) else ()
+    return Supplied(device.node or node, device, {}, *of)
 
 
 def keys(part: Part, event: Event) -> tuple[Key]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import sqlalchemy as sa
 
+from bus.clock import SECOND_US
 from bus.events.pods import PodsListed
 from projections.engine.segments.reading import event_at
 from projections.engine.tables import events
@@ -36,6 +37,15 @@ def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
     if not rows:
         return []
     return stored(rows, reader.rows(held_segments, [(row[0],) for row in rows]))
+
+
+def held_at(select: Select, uid: str, at_us: int) -> tuple[int, int] | None:
+    """The milli-cores and milli-cards that a pod holds at a time, or held last before; None where it never held a node."""
+    columns = held_segments.c
+    of = sa.select(columns.cpu_milli, columns.gpu_milli).where(columns.uid == uid)
+    before = of.where(columns.start_s <= at_us // SECOND_US).order_by(columns.start_s.desc())
+    found = select(before.limit(1)) or select(of.order_by(columns.start_s).limit(1))
+    return (found[0][0], found[0][1]) if found else None
 
 
 def live(select: Select) -> list[PodRun]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bus.charges import card_milli
 from bus.clock import SECOND_US
 from bus.events.clock import ClockTicked
 from bus.events.decisions import (
@@ -28,6 +27,7 @@ from bus.events.decisions import (
 )
 from bus.events.pods import Owner
 from projections.cluster import Pod, Service
+from projections.cluster.held import held_milli
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.orphans import takes_any
 from reactors.jobs.shape import Gang, GroupStep, Job, Pass, Slot, api_of
@@ -160,7 +160,7 @@ def _steps(
             numbers["exit_code"] = pod.exit_code
         known = view.state.pods.get(pod.uid)
         if known is not None and removal.reason in LOSING:
-            numbers |= lost(known, now_us)
+            numbers |= lost(known, held_milli(view.state, known), now_us)
         yield ProposedDecision(
             verb=DeleteReplica, key=pod.uid, reason=removal.reason, numbers=numbers,
             target=Target("Pod", job.namespace, pod.name, pod.uid, pod.node), expires_us=expires_us,
@@ -246,8 +246,8 @@ def lone_services(view: JobsState, found: Pass) -> list[Slot]:
     return [slot for slot in found.service_creates if slot.name not in with_pod]
 
 
-def lost(pod: Pod, now_us: int) -> dict[str, int]:
-    """What is lost where a pod is begun again: seconds, and what it held of its node by its requests; nothing without a node.
+def lost(pod: Pod, gpu_milli: int, now_us: int) -> dict[str, int]:
+    """What is lost where a pod is begun again: seconds, and what it held of its node; nothing without a node.
 
     How much of it a checkpoint saves nobody here can know. The exact amounts are in `v1_attempts` once the pod has ended.
     """
@@ -256,13 +256,10 @@ def lost(pod: Pod, now_us: int) -> dict[str, int]:
     # One that has ended holds nothing since it was seen to have.
     until_us = min(now_us, pod.seen_us) if pod.is_ended else now_us
     held_s = max(0, until_us - pod.started_us) // SECOND_US
-    asks = pod.asks
-    prefix = "requests."
-    requests = {key.removeprefix(prefix): n for key, n in asks.items() if key.startswith(prefix)}
     found = {
         "held_s": held_s,
-        "lost_cpu_milli_s": asks.get("requests.cpu", 0) * held_s,
-        "lost_gpu_milli_s": card_milli(requests) * held_s,
+        "lost_cpu_milli_s": pod.asks.get("requests.cpu", 0) * held_s,
+        "lost_gpu_milli_s": gpu_milli * held_s,
     }
     # A number of the history is a signed one of 64 bits, and a pod may ask for anything.
     return {name: min(amount, 2**63 - 1) for name, amount in found.items()}

@@ -51,7 +51,7 @@ def run_by(replica: Replica) -> Mapping[str, int]:
 
 reactor = Reactor(
     name=NAME,
-    version=9,
+    version=10,
     policy=JobsPolicy,
     settings=JobsSettings,
     activity="running jobs",

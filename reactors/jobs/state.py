@@ -33,6 +33,7 @@ from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections.cluster import Change, ClusterState, Pod, Service, Workload
+from projections.cluster.held import READS
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
@@ -94,7 +95,7 @@ class JobsState(Part):
     reads: ClassVar[tuple[type[Fact], ...]] = (
         PodState, PodsListed, ObjectsListed, WorkloadObserved, WorkloadVanished, ClockTicked,
         PolicyChanged, CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob, EffectSettled,
-        ServiceObserved, ServiceVanished, KeepPodGroup, EndPodGroup, PodGroupObserved, PodGroupVanished,
+        ServiceObserved, ServiceVanished, KeepPodGroup, EndPodGroup, PodGroupObserved, PodGroupVanished, *READS,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:

@@ -1,4 +1,4 @@
-"""Pods as the record shows them: the newest observation of each that runs, and the cores and GPUs that it is charged."""
+"""Pods as the record shows them: the newest observation of each that runs, and the cores and GPUs that the ledger charges."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ from bus.events.vocabulary import Fact
 
 #: The newest observation of a pod before the history that is played; None = there is none.
 Earlier = Callable[[str], PodObserved | None]
+#: Milli-cores and milli-cards that a pod holds at a time (microseconds), by the ledger; None = it never held a node.
+HeldAt = Callable[[str, int], tuple[int, int] | None]
 
 
 def nobody(uid: str) -> None:
     """Of a history that is whole."""
 
 
+def unbound(uid: str, at_us: int) -> None:
+    """Of a history without a ledger: pods count by their requests."""
+
+
 class Pods:
     """Fed with the record, behind those who ask."""
 
-    def __init__(self, earlier: Earlier) -> None:
+    def __init__(self, earlier: Earlier, held_at: HeldAt = unbound) -> None:
         self._earlier = earlier
+        self._held_at = held_at
         self._known: dict[str, PodObserved | None] = {}
 
     def apply(self, fact: Fact, event: Event) -> None:
@@ -39,8 +46,11 @@ class Pods:
             self._known[uid] = self._earlier(uid)
         return self._known[uid]
 
-    def amounts(self, uid: str) -> tuple[int, int]:
-        """Milli-cores and milli-GPUs of a pod, as the ledger charges them; nothing for one that is not known."""
+    def amounts(self, uid: str, at_us: int) -> tuple[int, int]:
+        """Milli-cores and milli-cards of a pod at a time, as the ledger charges them; nothing for one that is not known."""
+        held = self._held_at(uid, at_us)
+        if held is not None:
+            return held
         found = self.of(uid)
         try:
             amounts = charged_bytes(bytes(found.resources)) if found is not None else None

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "601040435b50003c",
-    "reactors": "51db52879f858aa9",
-    "admission": "a5b3ce972150520e",
+    "versions": "08520c2401f635c0",
+    "reactors": "8d712b149d259b1e",
+    "admission": "243235aec6f38da4",
 }
 
 ADVICE = """

@@ -9,6 +9,7 @@ import pytest
 
 from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.factories import node_observed, numbered
 from tests.reactors.lab.worlds import Person, World, policy
 
 HOUR = 3_600
@@ -23,6 +24,19 @@ def data(tmp_path_factory):
     ]
     record = World(users, policy(idle_seconds=5_000)).run(3 * HOUR)
     return make_ledger(tmp_path_factory.mktemp("lab"), record.events)
+
+
+def test_shared_cards_count_as_the_ledger_charges_them(capsys, data, strict, tmp_path):
+    whole = json.loads(lab(capsys, data, "--policy", strict, "-o", "json").out)[-1]
+    users = [Person("ann", "vision", [(100, 1_000), (3_000, 3_500)], cpu="4", gpu=2)]
+    record = World(users, policy(idle_seconds=5_000)).run(3 * HOUR)
+    # Labels of a node hold from the start.
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    node = node_observed(at=3 * HOUR, further_labels=labels)
+    shared = make_ledger(tmp_path, numbered([*record.events, node]))
+    quarters = json.loads(lab(capsys, shared, "--policy", strict, "-o", "json").out)[-1]
+
+    assert 4 * quarters["gpu_milli_s"] == whole["gpu_milli_s"] > 0
 
 
 @pytest.fixture

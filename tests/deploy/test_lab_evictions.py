@@ -8,6 +8,7 @@ import pytest
 
 from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.factories import node_observed, numbered
 from tests.reactors.lab.eviction_worlds import cards, lived
 
 SHARES = "evictions: {policy: {monitor_all_quotas: true, delay_evict_seconds: 20}}"
@@ -55,6 +56,19 @@ def test_it_tells_who_goes_and_what_that_frees(tried, live, tmp_path):
     assert {one["name"] for one in pods} == set(live.gone)
     assert {one["reason"] for one in pods} == {"quota-overused", "budget-grace-over"}
     assert {one["quota"] for one in pods} >= {"team"}
+
+
+def test_shared_cards_count_as_the_ledger_charges_them(tried, record, tmp_path, capsys):
+    whole = json.loads(tried("-o", "json"))[-1]
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    # A label that is absent keeps its last value.
+    node = node_observed("n", 0, uid="n", cluster="c1", further_labels=labels)
+    shared = make_ledger(tmp_path, numbered([node, *record.events]))
+    policy = tmp_path / "policy.yaml"
+    assert bursar("lab", "evictions", "--policy", policy, "--data", shared, "--cluster", "c1", "-o", "json") == 0  # fmt: skip
+    quarters = json.loads(capsys.readouterr().out)[-1]
+
+    assert 4 * quarters["gpu_milli_s"] == whole["gpu_milli_s"] > 0
 
 
 def test_a_budget_alone_frees_less_and_off_nothing(tried):

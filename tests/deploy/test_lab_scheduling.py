@@ -7,6 +7,7 @@ import pytest
 
 from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.factories import node_observed, numbered
 from tests.reactors.lab.placement_worlds import Job, World, policy
 
 #: Two jobs that fit onto one node, and a large one that needs the other whole.
@@ -43,6 +44,21 @@ def tried(data, tmp_path, capsys):
         return out if code == 0 else err
 
     return ask
+
+
+def test_shared_cards_count_as_the_ledger_charges_them(tried, tmp_path, capsys):
+    jobs = [*JOBS[:2], Job("large", 60, 8, gpu=4, runs=1_200, namespace="speech")]
+    record = World({"n1": (4, 0), "n2": (8, 4)}, jobs, policy()).run(6_000)
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    # A label that is absent keeps its last value.
+    node = node_observed("n2", 0, further_labels=labels)
+    shared = make_ledger(tmp_path, numbered([node, *record.events]))
+    tried()
+    policies = tmp_path / "policy-0.yaml"
+    assert bursar("lab", "scheduling", "--policy", policies, "--data", shared, "--cluster", "c", "-o", "json") == 0  # fmt: skip
+    speech = json.loads(capsys.readouterr().out)[0]
+
+    assert speech["gpu_milli_s"] == 1_000 * speech["waited_less_s"] > 0
 
 
 def test_packed_pods_leave_room_for_a_large_one_that_waited_an_hour(tried):

@@ -29,7 +29,7 @@ from reactors.culling.state import NAME, CullingState
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.lab.culling.due import DueNotebooks
 from reactors.lab.culling.world import Span, World
-from reactors.lab.pods import Earlier, Pods
+from reactors.lab.pods import Earlier, HeldAt, Pods, unbound
 from reactors.lab.rules import RULES, Rule, Sittings
 from reactors.lab.synthetic import SOURCE, govern, saved
 
@@ -134,8 +134,9 @@ class Lab:
         earlier: Earlier,
         known: Replica | None = None,
         rules: Sequence[Rule] = RULES,
+        held_at: HeldAt = unbound,
     ) -> None:
-        self._pods, self._sittings = Pods(earlier), Sittings()
+        self._pods, self._sittings = Pods(earlier, held_at), Sittings()
         knew = saved(known, reactor) if known is not None else b""
         self._trials = [
             [Trial(cluster, rule, mode, policy, self._pods, self._sittings, knew) for rule in rules]

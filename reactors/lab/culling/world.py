@@ -275,7 +275,7 @@ class World:
             known.pop(uid, None)
 
     def _span(self, pod: Pod, uid: str, decision: Decision, at_us: int, *, is_saved: bool) -> Span:
-        cpu_milli, gpu_milli = self._pods.amounts(uid)
+        cpu_milli, gpu_milli = self._pods.amounts(uid, at_us)
         span = Span(
             uid,
             pod.namespace,

@@ -30,7 +30,7 @@ from reactors.evictions.reactor import reactor
 from reactors.evictions.settings import EvictionPolicy
 from reactors.evictions.state import PREEMPTED, EvictionState
 from reactors.lab.evictions.kept import KeptPods, Span
-from reactors.lab.pods import Earlier, Pods
+from reactors.lab.pods import Earlier, HeldAt, Pods, unbound
 from reactors.lab.synthetic import event_at, govern, restore
 
 
@@ -49,12 +49,13 @@ class EvictionTrial:
 
     def __init__(
         self, cluster: str, mode: Mode, policy: EvictionPolicy, earlier: Earlier, known: Replica | None = None,
+        held_at: HeldAt = unbound,
     ) -> None:  # fmt: skip
         self._replica = Replica([reactor], cluster)
         restore(self._replica, known, reactor)
         state = self._replica.states[NAME]
         assert isinstance(state, EvictionState)
-        self._view, self._pods, self._kept = state, Pods(earlier), KeptPods()
+        self._view, self._pods, self._kept = state, Pods(earlier, held_at), KeptPods()
         #: What was decided on record and was not undone, by pod.
         self._evicted: dict[str, Decision] = {}
         self._recorded: dict[str, Decision] = {}
@@ -231,7 +232,7 @@ class EvictionTrial:
                 self._back.setdefault(uid, []).append(span)
 
     def _span(self, pod: Pod, decision: Decision, at_us: int, *, is_saved: bool) -> Span:
-        cpu_milli, gpu_milli = self._pods.amounts(pod.uid)
+        cpu_milli, gpu_milli = self._pods.amounts(pod.uid, at_us)
         self._name(pod.uid)
         # Who has a controller may be made again at once.
         least_us = 0 if is_saved and pod.owner is None else at_us

@@ -4,10 +4,12 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.events.decisions import DeleteReplica
-from projections.cluster import Pod
+from projections.cluster import ClusterState, Pod
+from projections.cluster.held import held_milli
 from reactors.engine.verify import rederive
 from reactors.jobs.decide import lost
 from reactors.jobs.reactor import reactor
+from tests import factories as said
 from tests.factories import CLUSTER
 from tests.reactors.jobs.scene import EXIT, begun
 
@@ -37,11 +39,11 @@ def pod(phase="Running", node="a", demand=None, seen_us=0):
     ids=["runs", "failed", "seen late", "asks for nothing", "another vendor", "hundredths", "part", "absurd", "all", "had no node"],
 )  # fmt: skip
 def test_a_pod_loses_what_it_held(found, expected):
-    assert tuple(lost(found, HOUR_US).values()) == expected
+    assert tuple(lost(found, held_milli(ClusterState(), found), HOUR_US).values()) == expected
 
 
 def test_a_clock_that_went_back_loses_nothing():
-    assert lost(pod(), -HOUR_US)["held_s"] == 0
+    assert lost(pod(), 0, -HOUR_US)["held_s"] == 0
 
 
 async def test_the_decision_says_it_and_is_derived_again():
@@ -53,3 +55,16 @@ async def test_the_decision_says_it_and_is_derived_again():
     assert decision.numbers["lost_cpu_milli_s"] == 2_000 * held_s
     assert decision.numbers["lost_gpu_milli_s"] == 4_000 * held_s
     assert not rederive(lambda: iter(scene.transport.events), [reactor], CLUSTER).mismatches
+
+
+async def test_a_slice_of_a_card_loses_its_part_of_the_card():
+    scene = await begun(**EXIT)
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+        "nvidia.com/mig.strategy": "single",
+    }
+    await scene.say(said.node_observed(at=scene.at(), further_labels=labels))
+    await scene.see_pod(1, "Failed", exits={"tensorflow": 137}, gpu=4, scheduled=scene.at() - 60)
+    (decision,) = scene.decisions(DeleteReplica)
+
+    assert decision.numbers["lost_gpu_milli_s"] == 500 * decision.numbers["held_s"] > 0
