@@ -65,7 +65,7 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a review was decided on, beside the entry's own fields and the journal before it. It decides the same again.
 
     Bounded, and without anything of the object that is no amount. Of what is adopted: how far the history was read, and what
-    its children ask for. Of what a queue released: ``mapped_only``, where that is set.
+    its children ask for. Of what a queue released: ``mapped_only``, where that is set, and ``window``.
     """
 
     #: The last event of the history that was read when the quota was found.
@@ -89,6 +89,8 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     is_orphaned: bool = False
     #: In an elastic quota: what it may use of each key that rises, of a capacity that is divided anew at each tick.
     limits: dict[str, int] | None = None
+    #: Of a release: how many might be released and not started then; 0 in histories of a fixed window.
+    window: Amount = 0
 
 
 class AdmissionDecided(Fact, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bus.clock import SECOND_US
-from bus.events.admissions import AdmissionDecided
+from bus.events.admissions import AdmissionDecided, Basis
 from bus.events.quotas import Queue
 from projections.quota_trees import Node, TreeOverlay, charged
 from reactors.admission.decide import covers, decide
@@ -55,10 +55,12 @@ def decide_releases(
     *,
     based_on: int = 0,
     most: int = DEPTH,
+    window: int = 0,
 ) -> list[AdmissionDecided]:
     """Who of one quota's ``waiting`` starts now, in order, at most ``most``; each is added to ``draft``.
 
-    ``running``: what holds something of the quota; only asked about where back-fill needs it.
+    ``window``: what each release records. ``running``: what holds something of the quota; only asked about where back-fill
+    needs it.
     """
     releases: list[AdmissionDecided] = []
     head: Head | None = None
@@ -70,8 +72,11 @@ def decide_releases(
         answer = decide(draft, one.request, now_us)
         if answer.verdict == "admitted":
             passed = head.uid if head is not None else ""
+            basis = answer.basis
+            if window:
+                basis = msgspec.structs.replace(basis or Basis(), window=window)
             release = msgspec.structs.replace(
-                answer, reason="released", passed=passed, based_on=based_on
+                answer, reason="released", passed=passed, based_on=based_on, basis=basis
             )
             draft.add(release, now_us)
             releases.append(release)

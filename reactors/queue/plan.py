@@ -21,10 +21,11 @@ from reactors.queue.demand import counted
 from reactors.queue.shape import Line
 from reactors.queue.state import QueueState, request_of
 
-#: Released at a time and not started yet. What is released before it can start holds quota for nothing, and cannot be
-#: passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a second through their
-#: lives, a backlog of 600 held the quota for twice the time that it ran. Measured by ``tests.benchmarks.queue``: 64 leave
-#: 0.71 of what is held in use, 32 leave 0.85, and both start as many a second.
+#: The least window: how many are released at a time and have no pod yet. What is released before it can start holds quota for
+#: nothing, and cannot be passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a
+#: second through their lives, a backlog of 600 held the quota for twice the time that it ran. Where more began to run within
+#: the last second, so many are the window: a release waits about a second for its controller. A release that is late counts
+#: for its own quota alone.
 WINDOW = 32
 
 
@@ -82,14 +83,17 @@ def decided(
     based_on: int,
     *,
     elsewhere: int = 0,
+    is_paced: bool = True,
 ) -> int:
     """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch; how many start.
 
-    No more at a time than controllers and scheduler start (:data:`WINDOW`), ``elsewhere`` in other trees at this look
-    included.
+    No more at a time than controllers start (:data:`WINDOW`), ``elsewhere`` in other trees at this look included.
+    ``is_paced`` off: the window is fixed, as it was in older histories.
     """
     counted(draft.tree, queues, now_us)
-    most, begun = WINDOW - lines.starting(now_us) - elsewhere, 0
+    window = max(WINDOW, lines.pace(now_us)) if is_paced else WINDOW
+    unmade = lines.unmade(now_us) if is_paced else {}
+    most, begun = window - lines.starting(now_us) - elsewhere, 0
     for quota in sorted(queues):
         node, line = draft.node(quota), queues[quota]
         if node is None or len(draft.facts) >= MAX_BATCH:
@@ -97,10 +101,11 @@ def decided(
         rules, running = node.spec.queue, list(lines.running(node))
         ended = [Release(quota, uid, "returned") for uid in line.stopped]
         _release(draft, ended, now_us, based_on)
-        room = max(most - begun, 0)
+        room = min(most - begun, window - unmade.get(quota, 0))
         started = decide_releases(
-            draft, line.waiting, rules, running, now_us, based_on=based_on, most=room
-        )
+            draft, line.waiting, rules, running, now_us, based_on=based_on, most=max(room, 0),
+            window=window if is_paced else 0,
+        )  # fmt: skip
         begun += len(started)
         back = decide_returns(draft, line.waiting, rules, running, now_us)
         releases = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]

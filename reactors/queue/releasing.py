@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -29,12 +29,14 @@ from reactors.admission.objects import Object
 from reactors.admission.state import AdmissionState
 from reactors.effectors.release import Outcome, Starter
 from reactors.engine.journals import Journals
-from reactors.queue.plan import Plan, decided, planned
+from reactors.queue.plan import decided, planned
 from reactors.queue.state import QueueState
 
 #: Between two looks while nothing changes, and shortest time between two: many changes are worked off together.
 TICK_SECONDS = 1.0
 APART_SECONDS = 0.05
+#: Times that a decision took: the shortest rest after it. Who waits is walked over each time, and reviews wait meanwhile.
+REST = 3
 #: Starts under way at once.
 CONCURRENT = 16
 #: First wait after a start was refused; it doubles up to the longest.
@@ -81,6 +83,7 @@ class Releasing:
         self._starter = starter
         self._attempts: dict[str, Attempt] = {}
         self._places = asyncio.Semaphore(CONCURRENT)
+        self._rest_seconds = 0.0
 
     async def run(self) -> None:
         """Work for ever, from the moment the history was read to its present end."""
@@ -94,7 +97,7 @@ class Releasing:
                     continue
                 except RetryableError as error:
                     _log.warning("nothing can be released now: %s", error)
-                await asyncio.sleep(APART_SECONDS)
+                await asyncio.sleep(max(APART_SECONDS, self._rest_seconds))
                 await self._changed(mark)
 
     def stuck(self) -> list[tuple[str, str, int]]:
@@ -129,23 +132,33 @@ class Releasing:
             draft = TreeOverlay(self._journals.tree(name))
             starting += decided(draft, self.lines, queues, now_us, based_on, elsewhere=starting)
             drafts.append(draft)
+        self._rest_seconds = REST * (self._clock.now_us() - now_us) / SECOND_US
         for draft in drafts:
             await self._append(draft)
-        if any(draft.facts for draft in drafts):
-            plan = planned(self.lines, self._tree)
-        self._act(tasks, plan)
+        self._act(tasks, [*plan.ready, *self._released(drafts)])
 
     def _tree(self, where: QuotaRef) -> Tree | None:
         name = self._journals.places.get((where.kind, where.quota))
         return self._journals.tree(name) if name is not None else None
 
-    def _act(self, tasks: asyncio.TaskGroup, plan: Plan) -> None:
+    def _released(self, drafts: list[TreeOverlay]) -> Iterator[Object]:
+        """What was released by drafts that are stored, as it is seen now."""
+        for draft in drafts:
+            for fact, _ in draft.facts:
+                found = self._view.objects.get(
+                    fact.uid if isinstance(fact, AdmissionDecided) else ""
+                )
+                if found is not None and found.ask.held:
+                    yield found
+
+    def _act(self, tasks: asyncio.TaskGroup, ready: list[Object]) -> None:
         """Start what is granted and held, and stop what runs and is to wait again."""
         returning = list(self.lines.returning())
-        wanted = {found.uid for found in (*plan.ready, *returning)}
+        ready = [found for found in ready if not self.lines.is_returning(found.uid)]
+        wanted = {found.uid for found in (*ready, *returning)}
         for uid in self._attempts.keys() - wanted:
             del self._attempts[uid]
-        for found in plan.ready:
+        for found in ready:
             self._try(tasks, found, self._starter.start)
         for found in returning:
             where = self._view.place(found.labels, found.namespace)

@@ -64,8 +64,8 @@ class Releases:
         self._readers: list[Reader] = []
         self._last: Look | None = None
         self._elsewhere = 0
-        #: The setting of the newest release.
-        self._mapped_only = False
+        #: Of the newest release: the setting, and whether the window was one of starts.
+        self._mapped_only = self._is_paced = False
         self._same = 0
         self._found: list[Difference] = []
 
@@ -75,11 +75,14 @@ class Releases:
         for _, fact in entries:
             if isinstance(fact, AdmissionDecided):
                 self._mapped_only = fact.basis is not None and fact.basis.mapped_only
+                self._is_paced = fact.basis is not None and fact.basis.window > 0
         reader.view.requires_namespaces = self._mapped_only
         # Nobody can have read what was not recorded yet.
         reader.reach(min(look.based_on, entries[0][0].sequence - 1))
         elsewhere = self._elsewhere if look.is_beside(self._last) else 0
-        differences = _compared(reader.lines, tree, list(entries), look, elsewhere)
+        differences = _compared(
+            reader.lines, tree, list(entries), look, elsewhere, is_paced=self._is_paced
+        )
         begun = sum(isinstance(fact, AdmissionDecided) for _, fact in entries)
         self._last, self._elsewhere = look, elsewhere + begun
         self._same += len(entries) - sum(one.recorded is not None for one in differences)
@@ -104,7 +107,13 @@ class Releases:
 
 
 def _compared(
-    lines: QueueState, tree: Tree, batch: list[Entry], look: Look, elsewhere: int
+    lines: QueueState,
+    tree: Tree,
+    batch: list[Entry],
+    look: Look,
+    elsewhere: int,
+    *,
+    is_paced: bool,
 ) -> list[Difference]:
     found = []
 
@@ -115,7 +124,15 @@ def _compared(
     while batch:
         draft = TreeOverlay(tree)
         queues = planned(lines, tree_of).queues.get(tree.name, {})
-        decided(draft, lines, queues, look.time_us, look.based_on, elsewhere=elsewhere)
+        decided(
+            draft,
+            lines,
+            queues,
+            look.time_us,
+            look.based_on,
+            elsewhere=elsewhere,
+            is_paced=is_paced,
+        )
         should = [fact for fact, _ in draft.facts]
         # Two looks at one place of the history may fall into one moment.
         entries, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]

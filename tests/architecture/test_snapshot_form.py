@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "08520c2401f635c0",
-    "reactors": "8d712b149d259b1e",
-    "admission": "243235aec6f38da4",
+    "versions": "4c334a6b0a1bde65",
+    "reactors": "1cc70c65f35db41b",
+    "admission": "4d2e6733cc745fd6",
 }
 
 ADVICE = """

@@ -167,11 +167,12 @@ class Jobs(Cluster):
         )  # fmt: skip
         await self.say(fact, uid)
 
-    async def bind(self, name):
-        """The first pod of a Job finds its node."""
+    async def bind(self, name, phase=""):
+        """The first pod of a Job finds its node, or is in this phase there."""
         fact = PodObserved(
             uid=f"pod-{name}", namespace="ns", name=f"{name}-0", node="n",
             resource_version=str(next(self._versions)), owner=Owner("Job", name, self.uid(name)),
+            phase=phase,
         )  # fmt: skip
         await self.say(fact, fact.uid)
 

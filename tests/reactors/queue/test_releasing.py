@@ -12,7 +12,7 @@ from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.pods import Owner
 from bus.events.quotas import Serves
-from reactors.queue import plan, releasing, state
+from reactors.queue import releasing
 from reactors.queue.metrics import figures
 from tests.reactors.queue.jobs import Jobs, manifest
 from tests.reactors.queue.settling import checked, differences_of, quiet, until
@@ -471,21 +471,6 @@ async def test_a_release_that_should_stand_beside_others_and_does_not_is_found(c
     (found,) = differences_of(cluster)
 
     assert (sequence, None, "b") == (found.sequence, found.recorded, found.should.name)
-
-
-async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster):
-    """Those beyond the window come when the first pods are bound, or when that takes too long."""
-    monkeypatch.setattr(plan, "WINDOW", 2)
-    for name in ("a", "b", "c", "d"):
-        await cluster.create(name)
-    await quiet(cluster)
-    assert ["a", "b"] == cluster.running()
-    await cluster.bind("a")
-    await until(lambda: cluster.running() == ["a", "b", "c"])
-    cluster.clock.after(state.START_US / 1_000_000)
-
-    await until(lambda: cluster.running() == ["a", "b", "c", "d"])
-    assert [] == differences_of(cluster)
 
 
 async def test_metrics_tell_who_waits_and_how_long_since_the_create(cluster):

@@ -22,7 +22,7 @@ class Reader:
 
 @pytest.mark.parametrize("behind", [(0,), (0, 5), (0, 5, 9)])
 def test_each_of_some_processes_that_take_turns_has_a_reader_of_its_own(monkeypatch, behind):
-    monkeypatch.setattr(releases, "_compared", lambda *_: [])
+    monkeypatch.setattr(releases, "_compared", lambda *_, **__: [])
     made = []
     walk = Releases(lambda: made.append(Reader()) or made[-1])
     for at in range(10, 200, 10):
