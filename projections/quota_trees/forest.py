@@ -70,6 +70,15 @@ class Forest(Part):
                 node = tree.nodes[quota]
                 yield node, node.grants[uid]
 
+    def charges_in(self, namespace: str) -> bool:
+        """Whether anything is held for an object of a namespace. Costs a look at each grant."""
+        return any(
+            grant.namespace == namespace
+            for tree in self.trees.values()
+            for node in tree.nodes.values()
+            for grant in node.grants.values()
+        )
+
     def enter(self, tree: Tree, fact: Entry, sequence: int, time_us: int) -> None:
         """Take in the next entry of a tree's journal. Raises HistoryDivergedError where it is not the next one."""
         tree.apply(fact, sequence, time_us)

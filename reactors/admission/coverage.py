@@ -42,6 +42,10 @@ class Charges(Protocol):
         """What is held for an object, by quota."""
         ...
 
+    def charges_in(self, namespace: str) -> bool:
+        """Whether anything is held for an object of a namespace."""
+        ...
+
 
 #: Deleted objects that were charged themselves, though they named a controller: of very many the oldest are forgotten.
 GONE_KEPT = 10_000
@@ -80,11 +84,11 @@ class Coverage(Part):
     """Kept by a view, whose objects it reads; ``charges`` None: nobody asks what lives below owners."""
 
     Saved = SavedCoverage
-    derived = frozenset({"_view", "_charges"})
+    derived = frozenset({"_view", "charges"})
 
     def __init__(self, view: Seen, charges: Charges | None) -> None:
         self._view = view
-        self._charges = charges
+        self.charges = charges
         self.lives = Lives(self.parent_of, view.changed.add)
         #: By the uid of a controller that was not seen: what waits for it.
         self._waiting: dict[str, set[str]] = {}
@@ -101,7 +105,7 @@ class Coverage(Part):
 
     def seen(self, found: Object) -> None:
         """An object was seen, and kept by the view."""
-        if self._charges is None:
+        if self.charges is None:
             return
         _landed(self._let_go, found)
         if is_covering(found.owner) and self.answers(found.owner, found.namespace) is None:
@@ -122,7 +126,7 @@ class Coverage(Part):
         if fact.left is not None and fact.kind == POD:
             # It counts for itself before it is seen without its owner.
             self.lives.drop_pod(fact.uid)
-        if fact.child is not None and fact.verdict == "admitted" and self._charges is not None:
+        if fact.child is not None and fact.verdict == "admitted" and self.charges is not None:
             self.expect(fact.child, time_us)
             if fact.reshapes:
                 self.reshaped.add(fact.child, time_us)
@@ -144,7 +148,7 @@ class Coverage(Part):
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
             self.lives.drop_pod(uid)
             return True
-        if self._charges is None:
+        if self.charges is None:
             return False
         answers = self.answers(owner, pod.namespace, pod.name)
         if answers is False or self.is_own(uid, POD, owner):
@@ -189,7 +193,7 @@ class Coverage(Part):
     def changes(self, change: Change) -> None:
         """A workload is another than it was, or is gone. Where nobody follows pods, nobody can say what was not made yet."""
         asked, since_us = fallen(change)
-        if asked and self._charges is not None and self._view.state.listed_us(POD):
+        if asked and self.charges is not None and self._view.state.listed_us(POD):
             self.lives.awaited.rest(change.uid, asked, since_us)
 
     def gone(self, found: Workload) -> None:
@@ -199,7 +203,7 @@ class Coverage(Part):
         if found.owner is None:
             self.named.forget(found.uid)
             return
-        if self.is_own(found.uid, found.kind, found.owner) or _is_given_away(self._charges, found):
+        if self.is_own(found.uid, found.kind, found.owner) or _is_given_away(self.charges, found):
             self._own_gone[found.uid] = None
             if len(self._own_gone) > GONE_KEPT:
                 del self._own_gone[next(iter(self._own_gone))]
@@ -288,7 +292,7 @@ class Coverage(Part):
 
     def grant(self, uid: str) -> tuple[Node, Grant] | None:
         """What is held for an object that may not have been seen yet."""
-        return next(self._charges.grants(uid), None) if self._charges is not None else None
+        return next(self.charges.grants(uid), None) if self.charges is not None else None
 
     def is_reviewed(self, uid: str) -> bool:
         """Whether something is held for an object, or about to be."""
@@ -299,7 +303,7 @@ class Coverage(Part):
 
         What had none then was adopted by a controller since, which makes one less for it.
         """
-        if self._charges is None:
+        if self.charges is None:
             return False
         if not _ends(self._view, uid, owner):
             return True
@@ -310,7 +314,7 @@ class Coverage(Part):
         is_gone = uid in self._own_gone and uid not in self._view.objects
         if is_gone or self.named.has(uid, owner.uid):
             return True
-        return any(named(one, owner.uid) for _, one in self._charges.grants(uid))
+        return any(named(one, owner.uid) for _, one in self.charges.grants(uid))
 
     def answers(self, owner: Owner, namespace: str, name: str = "") -> bool | None:
         """Whether there is such a controller; None where nothing is known of its uid."""

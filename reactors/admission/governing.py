@@ -64,10 +64,8 @@ def may_be_charged(
     """Whether one of these objects was not seen, in a namespace in which anything is charged, or of a late review."""
     if all(uid in view.objects or view.gone(uid) is not None for uid in uids):
         return False
-    if is_late:
-        return True
-    inside = view.state.index.in_namespace[namespace]
-    return any(view.coverage.grant(uid) is not None for uid in inside)
+    charges = view.coverage.charges
+    return is_late or charges is None or charges.charges_in(namespace)
 
 
 def names_quota(value: object) -> bool:

@@ -48,7 +48,7 @@ from reactors.admission.reading import (
     waited,
     with_state,
 )
-from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
+from reactors.admission.scales import UNSEEN, answer_unseen, is_doubted, scaled_from
 from reactors.admission.state import AdmissionState
 from reactors.admission.stating import is_up, newly_unstated, to_state, waits
 from reactors.admission.withdrawing import Withdrawals
@@ -166,7 +166,7 @@ class Handler:
         is_known = found is not None and found.ask.per_replica is not None
         version = version_of(review)
         if found is None or not is_known or is_doubted(self._journals, self._view, found, version):
-            return unseen(review, scale) if is_governed(self._view, review) else ALLOWED
+            return await answer_unseen(self._journals, self._view, review, scale)
         asks = kinds.scaled(found.ask, scale.replicas)
         if found.owner is not None and self._view.coverage.covered(found) is not False:
             counts = counts_of(kind.kind, asks)

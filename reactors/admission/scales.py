@@ -5,9 +5,13 @@ Source: ``docs/admission.md``.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from bus.errors import BusUnavailableError
 from bus.kube import kinds
 from projections import timelines
 from projections.quota_trees.shape import LANDED_US
+from reactors.admission.governing import is_governed
 from reactors.admission.messages import ALLOWED
 from reactors.admission.objects import Object, counts_of
 from reactors.admission.state import AdmissionState
@@ -45,9 +49,19 @@ def scaled_from(found: Object, review: Review) -> dict[str, int] | None:
     )
 
 
-def unseen(review: Review, scale: kinds.Scale) -> Answer:
-    """The answer to a scale of something that was not seen as it is now: only fewer replicas pass."""
+async def answer_unseen(
+    journals: Journals, view: AdmissionState, review: Review, scale: kinds.Scale
+) -> Answer:
+    """The answer to a scale of something that was not seen as it is now: only fewer replicas pass, and what no quota governs.
+
+    Another process may have charged it a moment ago: the journals are read to their end first, where the bus answers.
+    """
     if not is_up(scale, review):
         return ALLOWED
+    if not is_governed(view, review):
+        with suppress(BusUnavailableError):
+            await journals.caught_up()
+        if not is_governed(view, review):
+            return ALLOWED
     message = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
     return Answer(False, UNSEEN, f"{message} ({UNSEEN})", code=409)

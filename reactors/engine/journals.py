@@ -163,6 +163,16 @@ class Journals(Forest):
         """Return when the history was read up to ``sequence``. Raises StalledError where it does not move for a minute."""
         await reached(lambda: self.sequence, sequence, "the reading of the history")
 
+    async def caught_up(self) -> None:
+        """Return when the history was read up to its present end. Raises BusUnavailableError after a second without that."""
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                end = (await self._transport.head()).last_sequence
+                while self.sequence < end:
+                    await self._moved.wait()
+        except TimeoutError:
+            raise BusUnavailableError(reason="the history is not read up to date") from None
+
     async def turn(self, tree: str) -> None:
         """Return when it is this process's turn to append to a tree's journal."""
         turns = self._turns[tree]

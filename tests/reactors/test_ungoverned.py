@@ -216,8 +216,24 @@ async def test_what_is_unseen_waits_where_anything_in_its_namespace_is_charged(c
     made = sample(BY_NAME["Deployment"], "web", **{QUOTA: "team"})
     made["spec"]["replicas"] = 0
     assert (await cluster.review(made, **OF["Deployment"])).allowed
-    await cluster.see("web", 0, kind="Deployment", namespace="free")
-    assert await answers() == (False, False)
+    assert await answers() == (False, False), "by its charge: the object itself was not seen either"
+
+
+async def test_charges_of_other_processes_are_read_before_an_unseen_scale_passes(
+    cluster, monkeypatch
+):
+    made = sample(BY_NAME["Deployment"], "web", **{QUOTA: "team"})
+    made["spec"]["replicas"] = 0
+    sizes = scale("web", 3, 0)
+
+    async def caught_up():
+        assert (await cluster.review(made, **OF["Deployment"])).allowed
+
+    monkeypatch.setattr(cluster.admission.journals, "caught_up", caught_up)
+    of_scale = {**OF["Deployment"], "operation": "UPDATE", "subresource": "scale"}
+    answer = await cluster.review(sizes["item"], old_object=sizes["old_object"], **of_scale)
+
+    assert (answer.allowed, answer.reason) == (False, "object-unseen")
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("a bug"), BusUnavailableError(reason="away")])

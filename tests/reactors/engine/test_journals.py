@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from bus.clock import SystemClock
-from bus.errors import WrongExpectationError
+from bus.errors import BusUnavailableError, WrongExpectationError
 from bus.events.admissions import QuotaDeclared, QuotaSpec
 from bus.memory import MemoryTransport
+from bus.waiting import beside
 from projections.quota_trees import TreeOverlay
+from reactors.engine import journals as journals_module
 from reactors.engine.journals import Journals
 
 #: The module; a function of the package has its name.
@@ -46,6 +48,20 @@ async def test_what_a_process_appended_itself_is_not_taken_in_twice():
     journals.apply(transport.events)
 
     assert (journals.tree("biz/q").number, journals.parked) == (1, 0)
+    assert journals.sequence == 1
+
+
+async def test_catching_up_reads_to_the_end_of_the_history_or_says_that_it_is_behind(monkeypatch):
+    transport = MemoryTransport()
+    await appended(transport, "c1", "a")
+    journals = Journals(transport, SystemClock(), cluster="c1", source="webhook/1")
+    monkeypatch.setattr(journals_module, "CATCH_UP_SECONDS", 0.01)
+    with pytest.raises(BusUnavailableError):
+        await journals.caught_up()
+    monkeypatch.undo()
+    async with beside(journals.follow()):
+        await journals.caught_up()
+
     assert journals.sequence == 1
 
 
