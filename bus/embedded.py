@@ -42,6 +42,10 @@ from bus.waiting import ended
 _log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
+#: A server unpacks a damaged block once for each of its messages before it answers: 6,000 take half a minute of CPU.
+START_SECONDS = 120.0
+#: One that was started again on a full disk never answers.
+AGAIN_SECONDS = 20.0
 _WATCH_SECONDS = 0.2
 #: Of so many looks whether it is there one asks whether it can write: every 5 s.
 _LOOKS = 25
@@ -142,7 +146,7 @@ class EmbeddedServer:
         """The server's process id; 0 when it does not run."""
         return self._process.pid if self._process is not None else 0
 
-    async def start(self, *, seconds: float = 20.0) -> None:
+    async def start(self, *, seconds: float = START_SECONDS) -> None:
         """Return when the server answers and JetStream is ready; starting twice is fine.
 
         Raises BusUnavailableError when another process holds the folder (field `pid`), or when
@@ -157,7 +161,9 @@ class EmbeddedServer:
         except BaseException:
             await self.stop()
             raise
-        self._watcher = asyncio.create_task(self._watch(seconds), name="embedded-bus")
+        self._watcher = asyncio.create_task(
+            self._watch(min(seconds, AGAIN_SECONDS)), name="embedded-bus"
+        )
 
     async def stop(self) -> None:
         """End the server in order: it flushes and closes its store. Stopping twice is fine."""

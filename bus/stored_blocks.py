@@ -19,6 +19,8 @@ from bus import private_files
 #: Of the stream of the history below a store.
 _MESSAGES = "jetstream/$G/streams/{stream}/msgs"
 _COMPRESSED = b"cmp"
+#: Bytes of a closed block that hold its first sequence, unpacked and as they are on disk.
+_BEGINNING, _PACKED = 12, 512
 _HEADERS, _TOMBSTONE, _MARKS = 1 << 31, 1 << 62, 3 << 62
 #: Bytes of a message without subject, headers and body, and more than one has.
 _LEAST, _MOST = 30, 2**26
@@ -56,7 +58,7 @@ def _last_in(content: bytes) -> int:
 
 
 class ClosedBlock(msgspec.Struct, frozen=True):
-    """A block to which nothing is added any more. ``first``: its first sequence; 1 where it is compressed."""
+    """A block to which nothing is added any more. ``first``: its first sequence; 1 where it cannot be read."""
 
     name: str
     first: int
@@ -70,12 +72,65 @@ def closed_blocks(store: Path, stream: str) -> list[ClosedBlock]:
 
 def _closed(path: Path) -> ClosedBlock:
     with path.open("rb") as file:
-        beginning = file.read(12)
+        beginning = file.read(_PACKED)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    is_plain = not beginning.startswith(_COMPRESSED)
-    first = int.from_bytes(beginning[4:12], "little") & ~_MARKS if is_plain else 1
+    if beginning.startswith(_COMPRESSED):
+        beginning = _unpacked(beginning)
+    is_whole = len(beginning) >= _BEGINNING
+    first = int.from_bytes(beginning[4:_BEGINNING], "little") & ~_MARKS if is_whole else 1
     return ClosedBlock(path.name, first, digest)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """The first bytes of a compressed block: algorithm, size, then S2 chunks; fewer where it is damaged."""
+    try:
+        place = _behind_number(packed, len(_COMPRESSED) + 1)
+        while packed[place] not in (0, 1):
+            # The stream's identifier, and padding.
+            place += 4 + int.from_bytes(packed[place + 1 : place + 4], "little")
+        if packed[place] == 1:
+            return packed[place + 8 : place + 8 + _BEGINNING]
+        return _decoded(packed, _behind_number(packed, place + 8))
+    except (IndexError, ValueError):
+        return b""
+
+
+def _behind_number(packed: bytes, place: int) -> int:
+    while packed[place] & 0x80:
+        place += 1
+    return place + 1
+
+
+def _decoded(packed: bytes, place: int) -> bytes:
+    """The first bytes of an S2 block, by its tags: literals, and copies of what came before."""
+    found, offset = bytearray(), 0
+    while len(found) < _BEGINNING:
+        tag, place = packed[place], place + 1
+        size, kind = tag >> 2, tag & 3
+        if kind == 0:
+            more = max(size - 59, 0)
+            size = int.from_bytes(packed[place : place + more], "little") if more else size
+            place += more
+            found += packed[place : place + min(size + 1, _BEGINNING)]
+            if place >= len(packed):
+                raise ValueError("a literal is cut short")
+            place += size + 1
+            continue
+        if kind == 1:
+            far = (tag & 0xE0) << 3 | packed[place]
+            size, place = (size & 7) + 4, place + 1
+            # A repeat of the last offset; longer ones end beyond what is read here.
+            offset = far or offset
+        else:
+            width = 2 if kind == 2 else 4
+            offset = int.from_bytes(packed[place : place + width], "little")
+            size, place = size + 1, place + width
+        if not 0 < offset <= len(found):
+            raise ValueError("a copy of nothing")
+        for _ in range(size):
+            found.append(found[-offset])
+    return bytes(found[:_BEGINNING])
 
 
 def recorded_blocks(file: Path) -> set[ClosedBlock]:

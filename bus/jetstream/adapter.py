@@ -37,6 +37,8 @@ _NOT_YET = (10005, 10008)
 #: So long such a cluster is given to make a stream.
 MEET_SECONDS = 20.0
 _NANO = 1_000_000_000
+#: Of closed blocks on the servers' disks.
+COMPRESSION = "s2"
 
 #: Where answers come, and what processes say to each other.
 INBOX_PREFIX = "_INBOX_bursar"
@@ -238,6 +240,29 @@ class JetStream:
                 return found
         return ""
 
+    async def amend(self, **changes: object) -> None:
+        """Change the stream's configuration, which few users may.
+
+        Raises PermissionDeniedError for the others, BusUnavailableError where the server refuses the change.
+        """
+        found = msgspec.json.decode(await self._info())["config"]
+        body = msgspec.json.encode(found | changes)
+        try:
+            await self._connection.ask(f"STREAM.UPDATE.{self.stream.name}", body)
+        except ApiError as error:
+            raise BusUnavailableError(reason=str(error), stream=self.stream.name) from error
+
+    async def compress(self) -> bool:
+        """Whether the stream was stored uncompressed until now. Blocks are compressed from the server's next start on.
+
+        Raises what :meth:`amend` does.
+        """
+        config = msgspec.json.decode(await self._info())["config"]
+        if config.get("compression", "none") == COMPRESSION:
+            return False
+        await self.amend(compression=COMPRESSION)
+        return True
+
     async def original(self) -> int:
         """Of a mirror: the last sequence of the history itself, as its own server says now.
 
@@ -318,6 +343,7 @@ def _made(stream: Stream) -> dict[str, Any]:
         "max_msgs_per_subject": -1,
         "max_msg_size": stream.max_message_bytes,
         "num_replicas": stream.replicas,
+        "compression": COMPRESSION,
         "duplicate_window": stream.duplicate_window_seconds * _NANO,
         "deny_delete": True,
         "deny_purge": True,

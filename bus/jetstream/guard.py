@@ -127,6 +127,8 @@ _FIXED: tuple[tuple[str, object, object, State], ...] = (
     ("allow_atomic", False, True, State.UNSAFE),
     # Only slower: the leader answers instead of any replica.
     ("allow_direct", False, True, State.WEAK),
+    # Only larger: events take four times the room.
+    ("compression", "none", "s2", State.WEAK),
 )
 
 

@@ -77,6 +77,10 @@ async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> A
             if address is None:
                 server = embedded.EmbeddedServer(settings.data, binary=settings.bus.server)
                 await stack.enter_async_context(server)
+                if await _compressed(server):
+                    # The server reads the setting when it starts.
+                    await server.stop()
+                    await server.start()
                 address, started = server.address, True
             url, credentials, monitor_urls = (
                 address.url,
@@ -96,6 +100,16 @@ async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> A
         shared = SharedReading(transport)
         follow(lambda: max(shared.sequence, transport.sequence))
         yield Bus(transport, shared, lines, monitor_urls, masked(url), started)
+
+
+async def _compressed(server: embedded.EmbeddedServer) -> bool:
+    """Whether the stream of an earlier version was set to be compressed just now."""
+    login = "recovery", server.address.recovery_password
+    transport = await JetStream.connect(server.url, history(), credentials=login)
+    try:
+        return await transport.compress()
+    finally:
+        await transport.close()
 
 
 # writing the ledger

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from bus.errors import BusUnavailableError
-from bus.jetstream import GuardLine, State, require_safe
+from bus.errors import BusUnavailableError, PermissionDeniedError
+from bus.jetstream import GuardLine, JetStream, State, require_safe
 from bus.metrics import Metric, Sample
 from bus.stored_blocks import closed_blocks, record_blocks, recorded_blocks
 
@@ -60,13 +60,31 @@ async def prove_blocks(opened: Bus, folder: Path) -> None:
         _log.warning("the blocks of the bus cannot be read now: %s", error)
         return
     known = await asyncio.to_thread(recorded_blocks, file)
-    if not (changed := [block.first for block in found if block not in known]):
+    # A bit of the first sequence itself may have flipped.
+    firsts = {block.name: block.first for block in known}
+    changed = [block for block in found if block not in known]
+    if not changed:
         return
-    begins = max(min(changed), (await opened.transport.head()).first_sequence, 1)
+    begins = min(min(block.first, firsts.get(block.name, block.first)) for block in changed)
+    begins = max(begins, (await opened.transport.head()).first_sequence, 1)
     async for _ in opened.transport.read(after=begins - 1, live=False):
         pass
     with suppress(OSError):
         await asyncio.to_thread(record_blocks, file, found)
+
+
+async def compress(transport: JetStream) -> None:
+    """Have the stream of one's own servers compressed where this user may change it, and log the command where not."""
+    name = transport.stream.name
+    try:
+        if await transport.compress():
+            _log.info("the blocks of %s are compressed from the next start of its server on", name)
+    except (BusUnavailableError, PermissionDeniedError) as error:
+        _log.warning(
+            "the stream is not compressed (%s): run `nats stream edit %s --compression s2`, then restart the server",
+            error,
+            name,
+        )
 
 
 def bus_metrics(guard: Sequence[GuardLine]) -> Iterator[Metric]:

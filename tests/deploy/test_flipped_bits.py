@@ -31,9 +31,9 @@ async def published(data):
         await transport.close()
 
 
-def flip(block, mark):
+def flip(block):
     raw = bytearray(block.read_bytes())
-    raw[raw.index(mark)] ^= 1
+    raw[len(raw) // 2] ^= 1
     block.write_bytes(raw)
 
 
@@ -55,15 +55,15 @@ async def test_a_flipped_bit_in_the_middle_is_noticed_at_the_next_start(tmp_path
     settings = load({"data": tmp_path})
     await published(tmp_path)
     blocks = sorted((tmp_path / "bus" / "store").rglob("*.blk"))
-    assert len(blocks) > 2
+    assert len(blocks) > 2 and blocks[1].read_bytes().startswith(b"cmp")
 
     # The first time all is read, then what changed.
     assert await proven(settings) == [0]
     assert await proven(settings) == []
-    flip(blocks[1], b"ce-time")
-    with pytest.raises(HistoryDivergedError, match="a sequence is missing"):
+    flip(blocks[1])
+    with pytest.raises(HistoryDivergedError, match=r"a sequence is missing|lost a message"):
         await proven(settings)
-    flip(blocks[1], b"be-time")
+    flip(blocks[1])
     assert await proven(settings) == []
     record = tmp_path / "bus" / "blocks.json"
     known = json.loads(record.read_text())
@@ -76,7 +76,7 @@ async def test_a_flipped_bit_in_the_middle_is_noticed_at_the_next_start(tmp_path
 def test_up_names_recover_which_mends_it(tmp_path):
     asyncio.run(published(tmp_path))
     assert process("up", "--once", "--data", tmp_path, HOME=str(tmp_path)).returncode == 0
-    flip(min((tmp_path / "bus" / "store").rglob("*.blk")), b"ce-time")
+    flip(min((tmp_path / "bus" / "store").rglob("*.blk")))
     up = process("up", "--once", "--data", tmp_path, HOME=str(tmp_path))
 
     assert (up.returncode, "run `bursar recover`" in up.stderr) == (6, True)
