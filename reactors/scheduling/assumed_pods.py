@@ -62,7 +62,7 @@ class AssumedPods:
         #: None where no profile lets pods use them.
         self.reservations: Reservations | None = None
         #: Pods for which others have to go.
-        self.nominations = Nominations(cluster, self.columns)
+        self.nominations = Nominations(cluster, self.columns, self.waits)
         #: Whether passes look for such, and whether it is only recorded.
         self.preemption: Mode = preemption
         if any(one.learns for one in self.frameworks.values()):
@@ -120,6 +120,10 @@ class AssumedPods:
         framework = self.frameworks[found.profile]
         return framework.annotations(Cycle(pod, self.columns), row, found.cards)
 
+    def waits(self, uid: str) -> bool:
+        """Whether a pod has a node and waits at Permit."""
+        return uid in self.assumed and bool(self.assumed[uid].waits)
+
     def allow(self, uid: str, plugin: str, at_us: int) -> None:
         """A plugin lets a pod be bound that waits for it; when all have, it is."""
         found = self.assumed.get(uid)
@@ -129,7 +133,7 @@ class AssumedPods:
 
     def reject(self, uid: str, reason: str, at_us: int) -> None:
         """A pod waits at Permit in vain, and with it those that its plugins say; nothing where it does not wait."""
-        if uid in self.assumed and self.assumed[uid].waits:
+        if self.waits(uid):
             cycle = self._cycles[uid]
             framework = self.frameworks[self.assumed[uid].profile]
             for other in (uid, *framework.forbids(cycle)):
@@ -144,6 +148,7 @@ class AssumedPods:
         if found is not None and found.passed == passed:
             self._forget(uid, at_us)
             self.queues[found.profile].failed(_queued(found, self.pod(uid)), reason, at_us)
+            self.queues[found.profile].regate(uid, at_us)
 
     def happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
         """Who may be helped by that is tried again."""

@@ -211,16 +211,19 @@ def summed(several: Iterable[Amounts]) -> dict[str, int]:
 
 
 def node_resources(cards: Iterable[Amounts], vendor: str = "", *, with_shared: bool = False) -> dict[str, int]:  # fmt: skip
-    """What a node offers by the amounts of its cards, {} of one that is not healthy; {} = none is, and it offers nothing.
+    """What a node offers by the amounts of its cards, {} of one that is not healthy; {} = all are broken, and it offers nothing.
 
-    The cards of NVIDIA, or of nobody that is named, are offered as ``gpu`` too, and ``with_shared`` as ``gpu.shared``.
+    Cards of NVIDIA, and those without a vendor, are offered as ``gpu``, too. ``with_shared`` offers ``gpu.shared`` by the number of
+    healthy cards.
     """
     healthy = [one for one in cards if one]
     if not healthy:
         return {}
-    found = {name: 0 for name in (CORE, RATIO, MEMORY)} | summed(healthy)
+    found = summed(healthy)
     if vendor.lower() in ("", "nvidia"):
-        found |= dict.fromkeys((GPU, SHARED) if with_shared else (GPU,), found[CORE])
+        found[GPU] = found.get(CORE, 0)
+    if with_shared:
+        found[SHARED] = len(healthy) * WHOLE
     return found
 
 

@@ -17,7 +17,7 @@ from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
 from reactors.scheduling.device_rules import SHARED, node_resources
 from reactors.scheduling.gang_shape import GangCycle
-from reactors.scheduling.score_table import score_table
+from reactors.scheduling.score_table import TEXTS, score_table
 from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def tables(fact: SchedulingPassed, most: int) -> Iterator[str]:
             for number, plugin in enumerate(fact.plugins)
         }
         head, lines = score_table(f"{one.namespace}/{one.name}", nodes, scores, most)
-        rule = ["---:" if name not in ("Pod", "Node") else "---" for name in head]
-        rows = [head, rule, *([str(cell) for cell in line] for line in lines)]
-        yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        # Texts on the left, numbers on the right, as Koordinator's table has them.
+        rule = " --- |" * TEXTS + " ---:|" * (len(head) - TEXTS)
+        rows = [f"| {' | '.join(map(str, row))} |" for row in (head, *lines)]
+        yield "\n".join((rows[0], f"|{rule}", *rows[1:]))

@@ -47,6 +47,7 @@ from reactors.scheduling.contract import (
 )
 from reactors.scheduling.filtering import Filtering
 from reactors.scheduling.hints import Hint
+from reactors.scheduling.messages import IN_SYSTEM, SYSTEM_NAMESPACES
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.refusals import RefusalCodes
 from reactors.scheduling.seeds import seed
@@ -131,9 +132,18 @@ class Framework(Filtering):
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why a pod may not wait for a node; "" = it may. The first reason counts."""
+        if pod.namespace in SYSTEM_NAMESPACES and self._binds(pod):
+            return IN_SYSTEM
         return next(
             (why for one in self._pre_enqueues if (why := one.pre_enqueue(pod, self.columns))), ""
         )
+
+    def _binds(self, pod: Pod) -> bool:
+        """Whether Bursar binds a pod: it names a scheduler of its own, or this profile, and stands for no reservation."""
+        reservations = self.columns.reservations
+        if reservations is not None and reservations.is_stand_in(pod.uid):
+            return False
+        return self.profile.takes(pod) or bool(pod.constraints and pod.constraints.scheduler_name)
 
     def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
         """What may help a pod that these plugins refused."""

@@ -22,12 +22,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 import msgspec
 
 from projections.cluster import Pod
-from reactors.reclaim.disruption import known, split_by_budget
+from reactors.reclaim.disruption import known
 from reactors.scheduling.columns import Bools, Columns
 from reactors.scheduling.contract import Alike, Cycle, Preemption, Sparing, Together
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.queue import Queued
-from reactors.scheduling.victims import Victims, cost, importance
+from reactors.scheduling.victims import Victims, cost, importance, protected
 
 #: A gang that lacks more pods has nobody go.
 MOST_SEATS = 100
@@ -119,7 +119,7 @@ class Room:
         """Whether the gang has room, with some victims; everything is as it was where not."""
         if place():
             self._spare(self._units())
-            violating, _ = split_by_budget(self._victims(), self._budgets)
+            violating = protected(self._victims(), self._budgets)
             if self._gone and not violating and not self._is_broken and not self._is_spent:
                 return True
         self._end()
@@ -204,7 +204,7 @@ class Room:
     def _units(self) -> list[list[Pod]]:
         """The victims, the most important first, but those that a budget protects before all; who stays or goes together as one."""
         victims = self._victims()
-        protected = {one.uid for one in split_by_budget(victims, self._budgets)[0]}
+        spared = {one.uid for one in protected(victims, self._budgets)}
         left, found = dict(self._gone), list[list[Pod]]()
         for pod in victims:
             core = self._rules.core(pod.uid)
@@ -213,7 +213,7 @@ class Room:
                 found.append(unit)
 
         def order(unit: Sequence[Pod]) -> tuple[object, ...]:
-            is_free = not any(pod.uid in protected for pod in unit)
+            is_free = not any(pod.uid in spared for pod in unit)
             highest, start = max(pod.priority for pod in unit), min(pod.started_us for pod in unit)
             return is_free, -highest, 0 if len(unit) == 1 else -len(unit), start, unit[0].uid
 

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 CPUS_TAKEN = "its CPUs were given to another pod meanwhile"
 DEVICES_TAKEN = "its devices were given to another pod meanwhile"
 RESERVATION_TAKEN = "the room of its reservation was taken meanwhile"
+#: Namespaces in which Bursar's accounts bind and evict no pods (``deploy/manifests/rbac/namespaces.yaml``).
+SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "bursar-system"})
+IN_SYSTEM = (
+    "its namespace is a system namespace, where Bursar may not bind pods: name another scheduler"
+)
 #: Why a pod is not bound as it was decided, by what the plugin says that refuses it.
 TOKENS = {
     CPUS_TAKEN: "cpus_taken",

@@ -15,7 +15,7 @@ Source: Kubernetes, "Pod Priority and Preemption"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from bus.clock import SECOND_US
 from bus.events.decisions import EffectSettled, Evict, Nomination
@@ -39,9 +39,13 @@ FOREVER_US = 2**62
 class Nominations:
     """The nominations of one cluster, whose room ``columns`` holds. A shadow holds nothing."""
 
-    def __init__(self, cluster: ClusterState, columns: Columns) -> None:
+    def __init__(
+        self, cluster: ClusterState, columns: Columns, waits: Callable[[str], bool]
+    ) -> None:
+        """``waits``: whether a pod has room on a node and waits at Permit."""
         self._cluster = cluster
         self._columns = columns
+        self._waits = waits
         #: By the uid of the pod, in the order of their passes.
         self.all: dict[str, Nominated] = {}
         #: Evictions that were decided, and did not fail, by the uid of the pod that has to go.
@@ -179,19 +183,26 @@ class Nominations:
     # questions
 
     def victims(self, one: Nominated) -> list[Pod]:
-        """Who still holds what a nominated pod waits for, the most important first."""
+        """Pods that still hold what a nominated pod waits for, the most important first.
+
+        A shadow rejects no pod, so those that wait at Permit count, too.
+        """
         found = (self._cluster.pods.get(victim.uid) for victim in one.victims)
-        return [pod for pod in found if pod is not None and holds(pod)]
+        return [
+            pod
+            for pod in found
+            if pod is not None and (holds(pod) or (one.is_shadow and self._waits(pod.uid)))
+        ]
 
     def staying(self) -> Iterator[tuple[Nominated, list[Pod]]]:
-        """Of each nomination the victims that nobody has asked to go, those of a gang together under the first of its pods."""
+        """Of each nomination the bound victims that are not asked to go yet; those of a gang under the first of its pods."""
         seen: set[str] = set()
         for one in self:
             if one.group in seen:
                 continue
             seen.update({one.group} - {""})
             victims = {pod.uid: pod for other in self._with(one) for pod in self.victims(other)}
-            yield one, [pod for pod in victims.values() if not self.ends(pod)]
+            yield one, [pod for pod in victims.values() if holds(pod) and not self.ends(pod)]
 
     def ends(self, pod: Pod) -> bool:
         """Whether a pod is going, or would in a shadow."""
@@ -210,12 +221,17 @@ class Nominations:
         return not framework.keeps_away(cycle, self._columns.row_of[one.node])
 
     def sparing(self, at_us: int) -> Sparing:
-        """Whom a search for victims leaves alone: who rests, who was not observed on the node yet, whom a budget protects."""
+        """Pods that a search for victims leaves alone: resting, on their way to a node, or protected by a budget.
+
+        Pods that wait at Permit are victims like others.
+        """
         pods = self._cluster.pods
         rests = {uid for uid, one in self.rested.items() if one.until_us > at_us}
 
         def may_go(pod: Pod) -> bool:
             known = pods.get(pod.uid)
-            return known is not None and holds(known) and pod.uid not in rests
+            if known is None or pod.uid in rests:
+                return False
+            return holds(known) or self._waits(pod.uid)
 
         return Sparing(may_go, is_protected=True)

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from projections.cluster import Pod
+from reactors.reclaim.disruption import Budget, split_by_budget
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.gang_shape import Gang
+from reactors.scheduling.messages import SYSTEM_NAMESPACES
 
 #: Makes every priority positive, so that fewer victims of negative priority are not worse than more of them.
 _LIFTED = 2**31
@@ -34,6 +36,11 @@ def cost(victims: Sequence[Pod], violating: int = 0) -> tuple[int, int, int, int
         len(victims),
         -min(victim.started_us for victim in victims if victim.priority == highest),
     )
+
+
+def protected(pods: Iterable[Pod], budgets: Sequence[Budget]) -> list[Pod]:
+    """The pods whose eviction violates a disruption budget. A pod that waits at Permit is rejected, not evicted."""
+    return split_by_budget([one for one in pods if one.node], budgets)[0]
 
 
 class Victims:
@@ -91,7 +98,9 @@ class Victims:
         return gang is None or all(self._spare(one, gone) >= 0 for one in self._group(gang))
 
     def _is_lower(self, pod: Pod) -> bool:
-        if pod.priority >= self._pod.priority or not self._may_go(pod):
+        if pod.priority >= self._pod.priority or pod.namespace in SYSTEM_NAMESPACES:
+            return False
+        if not self._may_go(pod):
             return False
         gang = self._gangs.of(pod.uid) if self._gangs is not None else None
         return gang is None or gang.key not in self._own

@@ -11,6 +11,7 @@ from deploy.commands import rights
 from deploy.settings.admission import AdmissionSettings
 from reactors.jobs.effectors.groups import VERSIONS
 from reactors.jobs.shape import KINDS
+from reactors.scheduling.messages import SYSTEM_NAMESPACES
 from reactors.webhook.proof import NAMESPACE
 from tests.deploy.manifests import ACTING, FILES, FOLDER, OBJECTS, ROLES, granted
 
@@ -18,6 +19,18 @@ from tests.deploy.manifests import ACTING, FILES, FOLDER, OBJECTS, ROLES, grante
 @pytest.mark.parametrize("role", ROLES)
 def test_nothing_is_granted_by_a_wildcard(role):
     assert not [pair for pair in granted(role) if "*" in "".join(pair)]
+
+
+def test_the_scheduler_leaves_the_namespaces_of_the_policy_alone():
+    [policy] = [
+        one["spec"]["matchConstraints"]
+        for one in OBJECTS
+        if one["kind"] == "ValidatingAdmissionPolicy"
+        and one["metadata"]["name"] == "bursar-namespaces"
+    ]
+    [names] = policy["namespaceSelector"]["matchExpressions"]
+
+    assert set(names["values"]) == SYSTEM_NAMESPACES
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from bus.events.devices import NodeDevice
 from bus.waiting import beside
 from reactors.diagnosis import Diagnosis
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
@@ -53,6 +54,29 @@ async def test_what_a_node_should_offer_by_its_devices():
     assert a["allocatable"][f"{K}gpu-core"] == "200" and b["deviceResources"] is None
 
 
+@pytest.mark.parametrize(
+    ("vendor", "offered"),
+    [
+        ("nvidia", {f"{K}gpu": 120, f"{K}gpu-core": 120, f"{K}gpu.shared": 200}),
+        ("huawei", {f"{K}gpu-core": 120, f"{K}gpu.shared": 200}),
+    ],
+)
+async def test_a_node_offers_what_its_cards_name_and_shared_cards_by_their_number(vendor, offered):
+    """Source: koordinator-sh/koordinator, gpudeviceresource/plugin.go."""
+    cluster, shared = Cluster(), {f"{K}gpu.shared": "100"}
+    devices = [
+        NodeDevice("gpu", minor, "", is_healthy, {f"{K}gpu-core": core})
+        for minor, (core, is_healthy) in enumerate([("100", True), ("20", True), ("100", False)])
+    ]
+    await cluster.say(
+        cluster.node("a", allocatable=shared),
+        device_object("a", *devices, nic(0), labels={"vendor": vendor}),
+    )
+    found = await asked(Diagnosis(lambda: cluster.runner.replica), "/apis/v1/nodes/a")
+
+    assert json.loads(found.body)["deviceResources"]["resources"] == offered
+
+
 async def test_elastic_quotas_in_the_fields_of_koordinator():
     async with Governed() as cluster:
         await cluster.begin()
@@ -91,7 +115,7 @@ async def test_tables_are_logged_while_the_flag_wants_them(caplog):
     (said,) = caplog.messages
     lines = said.splitlines()[1:]
     assert lines[0].startswith("| # | Pod | Node | Score | ") and lines[1].startswith(
-        "| ---: | --- |"
+        "| --- | --- | --- | ---:|"
     )
     assert lines[2].startswith("| 0 | ns/q | ") and len(lines) == 3
 

@@ -6,6 +6,7 @@ A pod that was bound has an Event ``Scheduled``. Both are for reading only: the 
 
 A pod is told of when its message changes, and once a minute at most; all of them together are bounded. What the pod
 says already is not said again, so a restart writes nothing. Events ``Scheduled`` that come too fast are left out and counted.
+Pods in system namespaces get Events alone: Bursar may not write their status.
 
 ``condition`` and ``record`` are pure. Source: Kubernetes API reference, "PodCondition" and events.k8s.io/v1;
 docs/scheduling.md.
@@ -34,6 +35,7 @@ from bus.errors import (
 from bus.kube import MANAGER
 from reactors.admission.rate import Buckets, Rate
 from reactors.effectors.events import LONGEST_NOTE, micro_time
+from reactors.scheduling.messages import SYSTEM_NAMESPACES
 
 Json = dict[str, Any]
 
@@ -246,7 +248,8 @@ class PodNotices:
         body = condition(pod, message, self._clock.now_us(), subject.nominated)
         if body is None:
             return "known"
-        await self._cluster.apply(f"{path}/status", body)
+        if subject.namespace not in SYSTEM_NAMESPACES:
+            await self._cluster.apply(f"{path}/status", body)
         return await self._event(subject, "", message)
 
     async def _event(self, subject: Subject, node: str, message: str) -> str:

@@ -20,11 +20,11 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.reclaim.disruption import known, split_by_budget
+from reactors.reclaim.disruption import known
 from reactors.scheduling.columns import Bools, Columns, Ints
 from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused, Sparing
 from reactors.scheduling.seeds import seed
-from reactors.scheduling.victims import Victims, cost, importance
+from reactors.scheduling.victims import Victims, cost, importance, protected
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -125,11 +125,11 @@ class _Trial:
                 self._lift(one)
         rows = self._fitting([row for row, pods in lower.items() if pods], is_first=True)
         orders: dict[int, list[Pod]] = {}
-        protected: dict[int, set[str]] = {}
+        spared: dict[int, set[str]] = {}
         for row in rows:
-            violating, _ = split_by_budget([*self._going, *lower[row]], self._budgets)
-            protected[row] = {one.uid for one in violating}
-            orders[row] = sorted(lower[row], key=lambda one: one.uid not in protected[row])
+            violating = protected([*self._going, *lower[row]], self._budgets)
+            spared[row] = {one.uid for one in violating}
+            orders[row] = sorted(lower[row], key=lambda one: one.uid not in spared[row])
         for at in range(max(map(len, orders.values()), default=0)):
             tried = [row for row in rows if len(orders[row]) > at]
             for row in tried:
@@ -140,17 +140,15 @@ class _Trial:
                     self._lift(orders[row][at])
         for row in rows:
             victims = [one for one in orders[row] if one.uid in self._lifted]
-            if victims and (found := self._candidate(row, victims, protected[row])) is not None:
+            if victims and (found := self._candidate(row, victims, spared[row])) is not None:
                 yield found
 
-    def _candidate(self, row: int, victims: list[Pod], protected: set[str]) -> Preemption | None:
+    def _candidate(self, row: int, victims: list[Pod], spared: set[str]) -> Preemption | None:
         """The victims of a node with those that go with them; None where a budget protects some of these."""
         if beside := self._victims.beside(victims):
             victims = [*victims, *beside]
-            protected = {
-                one.uid for one in split_by_budget([*self._going, *victims], self._budgets)[0]
-            }
-        violating = sum(one.uid in protected for one in victims)
+            spared = {one.uid for one in protected([*self._going, *victims], self._budgets)}
+        violating = sum(one.uid in spared for one in victims)
         if violating and self._is_protected:
             return None
         ordered = tuple(sorted(victims, key=importance))

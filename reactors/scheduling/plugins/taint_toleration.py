@@ -20,12 +20,18 @@ from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused, scaled
 from reactors.scheduling.hints import Hint
 
 REASON = "node(s) had untolerated taint(s)"
+NOT_COMPARED = (
+    "node(s) had taint(s) that the pod tolerates by operators which Bursar does not compare"
+)
 UNKNOWN = "node(s) had more taints or labels than are known"
 
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DEFAULTS = tuple(Toleration(key, "Exists", "", "NoExecute") for key in _NOT_READY)
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _SOFT = "PreferNoSchedule"
+#: Operators that are compared, "" as ``Equal``; of another one so many letters are named.
+_KNOWN = ("", "Equal", "Exists")
+LONGEST = 32
 
 
 class TaintToleration(msgspec.Struct, frozen=True):
@@ -38,13 +44,14 @@ class TaintToleration(msgspec.Struct, frozen=True):
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes with a taint that the pod does not tolerate, and nodes of which not all taints are known."""
         columns, refused = cycle.columns, []
-        bad = [
-            any(not tolerates(cycle.pod, one) for one in taints if one.effect in _KEEPS_AWAY)
-            for taints in columns.taints
-        ]
-        nodes = np.array(bad, np.bool_)[columns.taint_set[rows]]
-        if nodes.any():
-            refused.append(Refused(REASON, nodes, nodes))
+        by_reason: dict[str, list[int]] = {}
+        for at, taints in enumerate(columns.taints):
+            for reason in {_reason(cycle.pod, one) for one in _untolerated(cycle.pod, taints)}:
+                by_reason.setdefault(reason, []).append(at)
+        for reason, sets in sorted(by_reason.items()):
+            nodes = np.isin(columns.taint_set[rows], sets)
+            if nodes.any():
+                refused.append(Refused(reason, nodes, nodes))
         cut = columns.is_cut[rows]
         if cut.any():
             refused.append(Refused(UNKNOWN, cut, cut))
@@ -57,10 +64,11 @@ class TaintToleration(msgspec.Struct, frozen=True):
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Tolerate what is not tolerated."""
         columns = cycle.columns
+        untolerated = _untolerated(cycle.pod, columns.taints[columns.taint_set[row]])
         taints = [
             f"{one.key}{'=' if one.value else ''}{one.value}:{one.effect}"
-            for one in columns.taints[columns.taint_set[row]]
-            if one.effect in _KEEPS_AWAY and not tolerates(cycle.pod, one)
+            f"{' by Exists or Equal' if _uncompared(cycle.pod, one) else ''}"
+            for one in untolerated
         ]
         return f"tolerate {' and '.join(taints)}" if taints else "give the node fewer labels"
 
@@ -83,15 +91,27 @@ def tolerates(pod: Pod, taint: Taint) -> bool:
     return any(_means(one, taint) for one in (*own, *_DEFAULTS))
 
 
+def _untolerated(pod: Pod, taints: Sequence[Taint]) -> list[Taint]:
+    return [one for one in taints if one.effect in _KEEPS_AWAY and not tolerates(pod, one)]
+
+
+def _reason(pod: Pod, taint: Taint) -> str:
+    operators = _uncompared(pod, taint)
+    return f"{NOT_COMPARED}: {', '.join(operators)}" if operators else REASON
+
+
+def _uncompared(pod: Pod, taint: Taint) -> list[str]:
+    """Operators of tolerations for this taint that are not compared."""
+    own = pod.constraints.tolerations if pod.constraints else ()
+    return sorted({one.operator[:LONGEST] for one in own if one.operator not in _KNOWN and _names(one, taint)})  # fmt: skip
+
+
 def _means(one: Toleration, taint: Taint) -> bool:
-    if one.effect and one.effect != taint.effect:
+    if not _names(one, taint):
         return False
-    if one.key and one.key != taint.key:
-        return False
-    match one.operator or "Equal":
-        case "Exists":
-            return True
-        case "Equal":
-            return one.value == taint.value
-    # Comparisons of numbers are not on in any release yet.
-    return False
+    # Comparisons of numbers are off by default in every release.
+    return one.operator == "Exists" or (one.operator in _KNOWN and one.value == taint.value)
+
+
+def _names(one: Toleration, taint: Taint) -> bool:
+    return one.effect in ("", taint.effect) and one.key in ("", taint.key)

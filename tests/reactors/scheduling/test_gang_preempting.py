@@ -11,11 +11,13 @@ from bus.events.decisions import Evict
 from bus.events.pods import NATIVE
 from reactors.scheduling import making_room, trial
 from reactors.scheduling.reactor import reactor
+from reactors.scheduling.settings import SchedulingPolicy
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
 from tests.reactors.scheduling.crowded import LABELS, PDB
 from tests.reactors.scheduling.gang_crowds import GangCrowds
 from tests.reactors.scheduling.scene import Killed, fresh, same
+from tests.scenario import FAST
 
 
 @pytest.fixture
@@ -331,3 +333,86 @@ def seen(cluster, uid, node, **fields):
     named = {"name": terms.name, "isLight": True, "least": terms.least}
     raw = msgspec.Raw(msgspec.json.encode({"schedulerName": "bursar", "gang": named}))
     return cluster.pod(uid, node, cpu=cpu, priority=pod.priority, constraints=raw, **fields)
+
+
+def waiting(cluster):
+    """Where the pods are that wait at Permit."""
+    return {one.uid: one.node for one in cluster.state.scheduler.assumed.values() if one.waits}
+
+
+async def test_pods_that_wait_at_permit_are_rejected_for_a_more_important_pod(cluster):
+    """A pod of priority 1,000 waited 600 s for a gang that could not start."""
+    await cluster.begin_with("a", "b")
+    await cluster.say(*cluster.gang(5, priority=0, mode="NonStrict", wait="600s"))
+    before = waiting(cluster)
+    await cluster.say(cluster.pod("p", cpu="3", priority=1_000))
+    [(_, node, victims)] = cluster.said()
+    reasons = {cluster.reason(uid) for uid in victims}
+    await cluster.later(10)
+    await cluster.work()
+
+    assert (len(before), sorted(victims)) == (4, sorted(u for u in before if before[u] == node))
+    assert cluster.outstanding() == {"p": node} and cluster.nominations() == {}
+    assert waiting(cluster) == {uid: at for uid, at in before.items() if uid not in victims}
+    assert reasons == {"preempted by pod p"}
+    assert (cluster.evictions(), cluster.ends) == ([], [])
+    assert same(cluster) == len(cluster.passes())
+
+
+async def test_a_waiting_gang_of_the_same_priority_keeps_its_room(cluster):
+    await cluster.begin_with("a")
+    await cluster.say(*cluster.gang(3, priority=5, mode="NonStrict", wait="600s"))
+    before = waiting(cluster)
+    await cluster.say(cluster.pod("p", cpu="3", priority=5))
+    await cluster.later(60)
+
+    assert (len(before), waiting(cluster)) == (2, before)
+    assert (cluster.said(), cluster.outstanding()) == ([], {})
+
+
+async def test_no_disruption_budget_protects_a_pod_that_waits_at_permit(cluster):
+    """It runs nowhere, and its rejection is no eviction; the bound pod beside it is protected."""
+    await cluster.begin_with("a", "b")
+    await cluster.say(
+        cluster.pod("held", "b", cpu="4", priority=0),
+        f.disruption_budget_observed("all", namespace="ns", selector=None, is_cut=True, allowed=0),
+        *cluster.gang(3, priority=0, mode="NonStrict", wait="600s"),
+    )
+    await cluster.say(cluster.pod("p", cpu="3", priority=9))
+    await cluster.later(10)
+
+    assert cluster.victims() == ["g0", "g1"] and cluster.outstanding() == {"p": "a"}
+
+
+async def test_bound_victims_are_evicted_and_waiting_ones_rejected(cluster):
+    await cluster.begin_with("a")
+    await cluster.say(
+        cluster.pod("held", "a", cpu="2", priority=0),
+        *cluster.gang(2, priority=0, mode="NonStrict", wait="600s"),
+    )
+    before = waiting(cluster)
+    await cluster.say(cluster.pod("p", cpu="4", priority=9))
+    await cluster.work()
+
+    assert (len(before), waiting(cluster)) == (1, {})
+    assert cluster.victims() == sorted(["held", *before]) and cluster.ends == ["held"]
+    await cluster.went()
+    await cluster.later(10)
+    assert cluster.outstanding() == {"p": "a"}
+    assert same(cluster) == len(cluster.passes()) + 1
+
+
+@pytest.mark.parametrize("how", ["mode", "policy"])
+async def test_a_shadow_rejects_no_pod_and_records_its_victims_once(cluster, how):
+    await cluster.begin_with("a")
+    if how == "policy":
+        await cluster.set_policy(SchedulingPolicy(preemption="shadow", pace=FAST))
+    else:
+        await cluster.set_policy(SchedulingPolicy(preemption="on", pace=FAST), "shadow")
+    await cluster.say(*cluster.gang(3, priority=0, mode="NonStrict", wait="600s"))
+    before = waiting(cluster)
+    await cluster.say(cluster.pod("p", cpu="3", priority=9))
+    await cluster.later(90)
+
+    assert (len(before), waiting(cluster)) == (2, before)
+    assert cluster.said() == [("p", "a", ["g0", "g1"])] and cluster.evictions() == []

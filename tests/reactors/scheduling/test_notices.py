@@ -14,6 +14,7 @@ from bus.kube import MANAGER
 from bus.waiting import Moves
 from reactors.scheduling.effectors.notices import ALL, MOST_BOUND, PodNotices, Subject
 from reactors.scheduling.effects import Placements
+from reactors.scheduling.messages import IN_SYSTEM
 from tests.reactors.scheduling.ganging import Ganging
 from tests.scenario import Clock
 
@@ -135,6 +136,22 @@ async def test_a_pod_with_resource_claims_is_told_that_kube_scheduler_allocates_
     assert (why in condition["message"], why in event["note"]) == (True, True)
     assert (event["reason"], event["regarding"]["uid"]) == ("FailedScheduling", "p")
     assert (cluster.placed(), cluster.outstanding()) == ([], {})
+
+
+async def test_a_pod_in_a_system_namespace_is_told_by_an_event_alone():
+    """Policies of the cluster refuse its status to Bursar; its bystander in another namespace is bound."""
+    world, cluster = World(), Ganging()
+    world.cluster.add("p", namespace="kube-system")
+    await cluster.begin(nodes=1)
+    await cluster.say(cluster.pod("p", namespace="kube-system"), cluster.pod("q"))
+    await cluster.tick(10)
+    world.notices.waits(Placements(cluster.runner.replica, Moves()).waiting())
+    await world.notices.work()
+
+    [(path, event)] = world.cluster.written
+    assert path == "/apis/events.k8s.io/v1/namespaces/kube-system/events"
+    assert (event["reason"], event["note"]) == ("FailedScheduling", IN_SYSTEM)
+    assert (cluster.placed(), cluster.outstanding()) == ([("q", "n0")], {"q": "n0"})
 
 
 async def test_a_bound_pod_has_an_event_that_names_its_node():

@@ -127,6 +127,19 @@ def test_victims_are_shown_from_the_most_important_to_the_least():
     assert names(asking(full(0, 2, 1), cpu="3", memory="0", priority=5)) == ["b", "c", "a"]
 
 
+@pytest.mark.parametrize("namespace", ["kube-system", "bursar-system"])
+def test_pods_in_system_namespaces_stay(namespace):
+    """Bursar's account may not evict them; the node's other pod may go."""
+    world = full(0)
+    world.pod("z", "n", cpu="0", memory="0", namespace=namespace)
+    world.pod("y", "n", cpu="1", memory="0", namespace=namespace)
+
+    assert names(asking(world, cpu="1", memory="0", priority=5)) == []
+
+    world.node("n", allocatable={"cpu": "2", "pods": "9"})
+    assert names(asking(world, "q", cpu="1", memory="0", priority=5)) == ["a"]
+
+
 def test_nobody_of_equal_priority_goes():
     found = asking(full(5, 5), cpu="1", memory="0", priority=5)
 

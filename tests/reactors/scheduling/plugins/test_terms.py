@@ -11,7 +11,12 @@ from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from reactors.scheduling.plugins.pod_affinity import FAR, InterPodAffinity
-from reactors.scheduling.plugins.taint_toleration import UNKNOWN, TaintToleration
+from reactors.scheduling.plugins.taint_toleration import (
+    NOT_COMPARED,
+    REASON,
+    UNKNOWN,
+    TaintToleration,
+)
 from reactors.scheduling.plugins.topology_spread import NO_LABEL, PodTopologySpread
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling import term_oracle as plainly
@@ -173,6 +178,38 @@ def test_a_node_that_is_not_ready_keeps_pods_away_by_its_other_taint():
     world.node("b", taints=(Taint(key, "", "NoExecute"), Taint(key, "", "NoSchedule")))
 
     assert set(reasons(TaintToleration(), world.cycle())) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "reason"),
+    [
+        ({"key": "sla", "operator": "Gt", "value": "900"}, f"{NOT_COMPARED}: Gt"),
+        ({"key": "sla", "operator": "Lt", "value": "990", "effect": "NoSchedule"}, f"{NOT_COMPARED}: Lt"),
+        ({"key": "sla", "operator": "G" * 99}, f"{NOT_COMPARED}: {'G' * 32}"),
+        ({"key": "sla", "operator": "Gt", "value": "900", "effect": "NoExecute"}, REASON),
+        ({"key": "other", "operator": "Gt", "value": "900"}, REASON),
+        ({"key": "sla", "value": "900"}, REASON),
+        ({"key": "sla", "value": "950"}, ""),
+    ],
+)  # fmt: skip
+def test_operators_of_tolerations_that_are_not_compared_are_named(toleration, reason):
+    world = World().node("a", taints=(Taint("sla", "950", "NoSchedule"),)).node("b")
+    cycle = world.cycle(**constrained({"tolerations": [toleration]}))
+
+    assert reasons(TaintToleration(), cycle) == ({"a": {reason}} if reason else {})
+
+
+def test_another_taint_of_such_a_node_is_named_beside_it():
+    world = World().node(
+        "a", taints=(Taint("sla", "1", "NoSchedule"), Taint("k", "", "NoSchedule"))
+    )
+    cycle = world.cycle(**constrained({"tolerations": [{"key": "sla", "operator": "Gt"}]}))
+
+    assert reasons(TaintToleration(), cycle) == {"a": {REASON, f"{NOT_COMPARED}: Gt"}}
+    assert (
+        TaintToleration().remedy(cycle, 0)
+        == "tolerate sla=1:NoSchedule by Exists or Equal and k:NoSchedule"
+    )
 
 
 def test_a_node_of_which_not_all_is_known_takes_nobody():
