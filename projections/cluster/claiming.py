@@ -28,7 +28,7 @@ from projections.cluster.index import Groups
 from projections.cluster.objects import Change
 from projections.cluster.rows import Pod, Workload
 from projections.devices import demand
-from projections.devices.demand import GPU_DRIVERS, IMPLICIT, Sizes
+from projections.devices.demand import GPU_DRIVERS, IMPLICIT, Sizes, serving_class
 
 Amounts = dict[str, int]
 _USERS = (Pod, Workload)
@@ -66,7 +66,7 @@ class Claiming:
         self._named = named
         self._sizes = Sizes({}, {})
         #: By extended resource: the class that serves it.
-        self._serves: dict[str, str] = {}
+        self.serves: dict[str, str] = {}
         #: By namespace and name of a template: who names it. What is asked for by resources that a class may serve.
         self._naming: Groups[tuple[str, str]] = Groups()
         self._requesting: set[str] = set()
@@ -83,7 +83,7 @@ class Claiming:
         users: list[Pod | Workload] = [*self._pods.values(), *self._workloads.values()]
         for user in users:
             self._user(None, user)
-        self._sizes, self._serves = _measured(self._classes, self._slices, self._seen)
+        self._sizes, self.serves = _measured(self._classes, self._slices, self._seen)
 
     def given(self, fact: ResourceClaimObserved) -> None:
         """A claim was observed, now or earlier than others: the classes of which it was given cards give cards."""
@@ -169,7 +169,7 @@ class Claiming:
                 for name in _templates(now, after):
                     self._naming.add((after.namespace, name), after.uid)
                 self._requesting.add(after.uid)
-        return "/" in now and (bool(self._serves) or any(one in now for one in _CLAIMING))
+        return "/" in now and (bool(self.serves) or any(one in now for one in _CLAIMING))
 
     def _claim(self, before: object, after: object) -> set[str]:
         """A claim changed; gives who may ask for something else."""
@@ -189,9 +189,9 @@ class Claiming:
     def _resized(self) -> set[str]:
         """Classes or slices changed; gives who may ask for something else."""
         self._is_resized = False
-        before = (self._sizes, self._serves)
-        self._sizes, self._serves = _measured(self._classes, self._slices, self._seen)
-        if before == (self._sizes, self._serves):
+        before = (self._sizes, self.serves)
+        self._sizes, self.serves = _measured(self._classes, self._slices, self._seen)
+        if before == (self._sizes, self.serves):
             return set()
         users = set().union(*self._naming.values(), self._requesting)
         claims = {uid for uid, one in self._workloads.items() if one.kind == DeviceClaim.kind}
@@ -281,12 +281,13 @@ class Claiming:
         if not key.startswith(LIMITS):
             return None
         name = key.removeprefix(LIMITS)
-        is_implicit = name.startswith(IMPLICIT)
-        serving = name.removeprefix(IMPLICIT) if is_implicit else self._serves.get(name)
+        serving = serving_class(name, self.serves)
         if not serving:
             return None
         one = demand.one_of(DeviceAsk(serving), self._sizes)
-        return one if is_implicit else {key: n for key, n in one.items() if key != name}
+        return (
+            one if name.startswith(IMPLICIT) else {key: n for key, n in one.items() if key != name}
+        )
 
 
 def _pools(claim: DeviceClaim) -> set[tuple[str, str]]:

@@ -9,7 +9,7 @@ Source: docs/devices.md ("What counts in quotas").
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -37,6 +37,13 @@ MOST = 32
 #: A journal holds no more (64 bits).
 LARGEST = 2**63 - 1
 DEVICES, MEMORY = "dra/", "gpu-memory"
+
+
+def serving_class(resource: str, serves: Mapping[str, str]) -> str:
+    """The class whose devices serve an extended resource, by ``serves`` or by its implicit name; "" = none is known."""
+    if resource.startswith(IMPLICIT):
+        return resource.removeprefix(IMPLICIT)
+    return serves.get(resource, "")
 
 
 def is_card(resource: str) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from bus.events.constraints import HeldCpus
+from bus.events.decisions import Nomination
 from bus.events.policies import Mode
 from projections.cluster import ClusterState, Pod
 from projections.cluster.volumes import ClaimKey
@@ -138,6 +139,18 @@ class AssumedPods:
             framework = self.frameworks[self.assumed[uid].profile]
             for other in (uid, *framework.forbids(cycle)):
                 self._give_up(other, reason, at_us)
+
+    def nominate(self, profile: str, asked: Nomination, node: str, mark: Mark) -> None:
+        """A pass found who has to go for a pod. Nothing where that waits no more, or its node is gone.
+
+        Victims that wait at Permit are rejected at once, with the waiting pods of their strict gangs; bound ones are evicted.
+        """
+        if self.queues[profile].get(asked.uid) is not None and node in self.columns.row_of:
+            is_shadow = mark.is_shadow or self.preemption != "on"
+            group = self.gangs.started_with(asked.uid)
+            self.nominations.begin(profile, asked, node, mark, is_shadow=is_shadow, group=group)
+            for victim in asked.victims if not is_shadow else ():
+                self.reject(victim.uid, f"preempted by pod {asked.uid}", mark.at_us)
 
     def take_back(self, uid: str, passed: int, reason: str, at_us: int) -> None:
         """A pod does not get the node of a pass after all: it leaves no trace there, and is tried again later.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from projections.cluster import ClusterState
+from projections.cluster import ClusterState, Pod
+from projections.cluster.claiming import REQUESTS
 from projections.cluster.devices import NodeDevices
 from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.pod_terms import DisruptionBudget
+from projections.devices.demand import serving_class
 from reactors.scheduling.node_columns import NodeColumns
 from reactors.scheduling.scvs import Cards, cards_of
 
@@ -52,6 +54,20 @@ class ClusterColumns(NodeColumns):
         """Labels of a namespace, with the one that has its name."""
         known = self._cluster.namespaces.get(name)
         return {**(known.labels if known is not None else {}), NAMESPACE_NAME: name}
+
+    def served(self, pod: Pod) -> dict[str, str]:
+        """By extended resource that a pod requests: the DeviceClass that serves it."""
+        serves, found = self._cluster.claiming.serves, dict[str, str]()
+        for key, amount in pod.demand.items():
+            name = key.removeprefix(REQUESTS)
+            if amount and name != key and (serving := serving_class(name, serves)):
+                found[name] = serving
+        return found
+
+    def is_by_claim(self, pod: Pod, row: int) -> bool:
+        """Whether a claim would have to give a pod devices on a node, as no device plugin offers them there."""
+        columns = (self.resources.get(name) for name in self.served(pod))
+        return any(at is None or not self.allocatable[row, at] for at in columns)
 
     def disruption_budgets(self) -> Iterable[DisruptionBudget]:
         """The disruption budgets of the cluster."""

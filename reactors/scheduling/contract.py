@@ -373,7 +373,7 @@ class Remedy(Plugin, Protocol):
         """How far each node that it refuses is from passing, in thousandths of what cannot be had more cheaply."""
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """The smallest change of pod or node with which a refused node would pass."""
+        """The smallest change of pod or node with which a refused node would pass; "" = another plugin names it."""
 
 
 @runtime_checkable

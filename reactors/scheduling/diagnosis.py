@@ -143,5 +143,5 @@ def tables(fact: SchedulingPassed, most: int) -> Iterator[str]:
         head, lines = score_table(f"{one.namespace}/{one.name}", nodes, scores, most)
         # Texts on the left, numbers on the right, as Koordinator's table has them.
         rule = " --- |" * TEXTS + " ---:|" * (len(head) - TEXTS)
-        rows = [f"| {' | '.join(map(str, row))} |" for row in (head, *lines)]
-        yield "\n".join((rows[0], f"|{rule}", *rows[1:]))
+        rows = [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]
+        yield "\n".join((f"| {' | '.join(head)} |", f"|{rule}", *rows))

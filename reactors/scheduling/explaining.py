@@ -146,5 +146,7 @@ def _changes(
         names = tuple(one.name for one in plugins)
         if names not in found:
             changes = [one.remedy(cycle, int(row)) for one in plugins if extends(one, Remedy)]
-            found[names] = f"{' and '.join(changes)} (node {cycle.columns.names[row]})"
+            found[names] = (
+                f"{' and '.join(filter(None, changes))} (node {cycle.columns.names[row]})"
+            )
     return list(found.values())

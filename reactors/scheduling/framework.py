@@ -132,18 +132,11 @@ class Framework(Filtering):
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why a pod may not wait for a node; "" = it may. The first reason counts."""
-        if pod.namespace in SYSTEM_NAMESPACES and self._binds(pod):
+        if pod.namespace in SYSTEM_NAMESPACES and _binds(self.profile, self.columns, pod):
             return IN_SYSTEM
         return next(
             (why for one in self._pre_enqueues if (why := one.pre_enqueue(pod, self.columns))), ""
         )
-
-    def _binds(self, pod: Pod) -> bool:
-        """Whether Bursar binds a pod: it names a scheduler of its own, or this profile, and stands for no reservation."""
-        reservations = self.columns.reservations
-        if reservations is not None and reservations.is_stand_in(pod.uid):
-            return False
-        return self.profile.takes(pod) or bool(pod.constraints and pod.constraints.scheduler_name)
 
     def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
         """What may help a pod that these plugins refused."""
@@ -351,6 +344,13 @@ class Framework(Filtering):
         for one in self._spares:
             found = one.sparing(cycle, found) if found is not None else None
         return found
+
+
+def _binds(profile: Profile, columns: Columns, pod: Pod) -> bool:
+    """Whether Bursar binds a pod: it names a scheduler of its own, or this profile, and stands for no reservation."""
+    if columns.reservations is not None and columns.reservations.is_stand_in(pod.uid):
+        return False
+    return profile.takes(pod) or bool(pod.constraints and pod.constraints.scheduler_name)
 
 
 def _check_range(plugin: str, scores: Ints) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from bus.events.constraints import HeldCpus
-from bus.events.decisions import EffectSettled, Nomination, Refusal
+from bus.events.decisions import EffectSettled, Refusal
 from projections.cluster import Change, Pod
 from projections.cluster.reservations import FAILED, Reservation, SavedReservations
 from projections.cluster.rows import Node
@@ -145,18 +145,6 @@ class Scheduler(AssumedPods):
         one = queue.numbered(number)
         if one is not None:
             queue.refused(one, one.refused_by, one.helped_by, one.reason, at_us)
-
-    def nominate(self, profile: str, asked: Nomination, node: str, mark: Mark) -> None:
-        """A pass found who has to go for a pod. Nothing where that waits no more, or its node is gone.
-
-        Victims that wait at Permit are rejected at once, with the waiting pods of their strict gangs; bound ones are evicted.
-        """
-        if self.queues[profile].get(asked.uid) is not None and node in self.columns.row_of:
-            is_shadow = mark.is_shadow or self.preemption != "on"
-            group = self.gangs.started_with(asked.uid)
-            self.nominations.begin(profile, asked, node, mark, is_shadow=is_shadow, group=group)
-            for victim in asked.victims if not is_shadow else ():
-                self.reject(victim.uid, f"preempted by pod {asked.uid}", mark.at_us)
 
     def settled(self, fact: EffectSettled, at_us: int) -> None:
         """What became of an eviction."""

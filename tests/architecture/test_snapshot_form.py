@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "4c334a6b0a1bde65",
+    "versions": "472b3a668927f865",
     "reactors": "1cc70c65f35db41b",
     "admission": "4d2e6733cc745fd6",
 }

@@ -8,6 +8,7 @@ import yaml
 
 from bus.events.pods import SIGS, PodGroupObserved
 from deploy.cli.program.exits import Exit
+from reactors.scheduling.messages import IN_SYSTEM
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
 
@@ -94,6 +95,24 @@ def test_room_that_is_made_for_a_pod_is_taken_from_those_that_follow(checked):
     assert [one["node"] for one in found] == ["b", None, None]
     assert found[1]["preemption"]["victims"] == ["ns/held"]
     assert found[2]["preemption"]["node"] is None
+
+
+def test_devices_of_a_class_are_left_to_kube_scheduler(checked):
+    resource = "deviceclass.resource.kubernetes.io/fast"
+    container = {"name": "main", "resources": {"limits": {"cpu": "1", resource: "1"}}}
+    (found,) = checked(pod("p", "1", containers=[container]), code=Exit.NOT_ADMITTED)
+
+    assert "DeviceClass fast serves it" in found["message"]
+    assert "Insufficient" not in found["message"]
+    assert found["changes"][0].startswith("let the pod name kube-scheduler")
+
+
+def test_a_pod_of_a_system_namespace_that_names_bursar_waits(checked):
+    manifest = pod("p", "1", schedulerName="bursar")
+    manifest["metadata"]["namespace"] = "kube-system"
+    (found,) = checked(manifest, code=Exit.NOT_ADMITTED)
+
+    assert (found["pod"], found["message"]) == ("kube-system/p", IN_SYSTEM)
 
 
 def test_limits_are_requests_where_none_are_written(checked):

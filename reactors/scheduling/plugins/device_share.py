@@ -120,7 +120,9 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Room on devices."""
+        """Room on devices. Free cards do not help where claims give them."""
+        if cycle.columns.is_by_claim(cycle.pod, row):
+            return ""
         found = self._found(cycle, row, parts_of(cycle.pod, self.rules))
         lacking = [kind for kind, minors in found.items() if not minors]
         return f"free {' and '.join(lacking) or 'other'} devices of node {cycle.columns.names[row]}"

@@ -89,7 +89,9 @@ class GpuCards(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Room on cards."""
+        """Room on cards. Free cards do not help where claims give them."""
+        if cycle.columns.is_by_claim(cycle.pod, row):
+            return ""
         shape = self._shape(cycle)
         if shape.is_share:
             return f"free {shape.milli // 10} % of a card of node {cycle.columns.names[row]}"

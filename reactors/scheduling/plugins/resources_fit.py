@@ -7,7 +7,7 @@ Source: Kubernetes, "Scheduler Configuration", NodeResourcesFitArgs; "Resource B
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
@@ -50,9 +50,14 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
     #: Extended resources that are not looked at, by name; the node decides.
     ignored: frozenset[str] = frozenset()
 
+    def key(self, cycle: Cycle) -> Hashable:
+        """The DeviceClasses that serve what the pod requests."""
+        return tuple(sorted(cycle.columns.served(cycle.pod).items()))
+
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes that are full, or lack some of a resource."""
         columns, refused = cycle.columns, []
+        served = columns.served(cycle.pod)
         full = columns.pods[rows] >= columns.most_pods[rows]
         if full.any():
             refused.append(Refused(TOO_MANY, full))
@@ -61,12 +66,22 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
             if not amount or name in self.ignored:
                 continue
             lacking = columns.free[rows, at] < amount
+            if name in served:
+                # As kube-scheduler has it: what a node's device plugin offers needs no claim.
+                by_claim = columns.allocatable[rows, at] == 0
+                lacking &= ~by_claim
+                if by_claim.any():
+                    refused.append(Refused(by_class(name, served[name]), by_claim, by_claim))
             if lacking.any():
                 never = columns.allocatable[rows, at] < amount
                 refused.append(Refused(f"Insufficient {name}", lacking, never))
         everywhere = np.ones(full.size, np.bool_)
         refused += [
-            Refused(f"Insufficient {name}", everywhere, everywhere)
+            Refused(
+                by_class(name, served[name]) if name in served else f"Insufficient {name}",
+                everywhere,
+                everywhere,
+            )
             for name in self._not_offered(cycle)
         ]
         return refused
@@ -85,16 +100,26 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Request what the node has left, or wait for what it lacks."""
         columns, changes = cycle.columns, []
+        served = columns.served(cycle.pod)
         if columns.pods[row] >= columns.most_pods[row]:
             changes.append(f"end a pod of node {columns.names[row]}")
         for name, at in columns.resources.items():
             amount, free = int(cycle.request[at]), int(columns.free[row, at])
-            if amount and free < amount and name not in self.ignored:
+            if (
+                name in served
+                and amount
+                and not columns.allocatable[row, at]
+                and name not in self.ignored
+            ):
+                changes.append(_other_scheduler(served[name]))
+            elif amount and free < amount and name not in self.ignored:
                 asked = resource_text(name, amount)
                 less = f"request {resource_text(name, free)} of {name}, not {asked}"
                 changes.append(less if free > 0 else f"free {asked} of {name}")
         changes += [
-            f"free {resource_text(name, amount)} of {name}"
+            _other_scheduler(served[name])
+            if name in served
+            else f"free {resource_text(name, amount)} of {name}"
             for name, amount in self._not_offered(cycle).items()
         ]
         return " and ".join(changes)
@@ -146,6 +171,18 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
             gained = np.abs(rise) * (percent - before.utilization) // width * np.sign(rise)
             scores[reached] = (before.score * 10 + gained)[reached]
         return scores
+
+
+def by_class(resource: str, device_class: str) -> str:
+    """Why a node is refused on which a claim would have to give the devices."""
+    return (
+        f"node(s) without a device plugin for {resource}: DeviceClass {device_class} serves it, whose devices"
+        " kube-scheduler alone allocates"
+    )
+
+
+def _other_scheduler(device_class: str) -> str:
+    return f"let the pod name kube-scheduler, which allocates devices of DeviceClass {device_class}"
 
 
 def _filled(cycle: Cycle, name: str, rows: Rows) -> tuple[Ints, Ints] | None:

@@ -131,6 +131,21 @@ async def test_what_was_read_between_a_pass_and_its_ground_overtakes_it(cluster,
     assert same(cluster) == len(cluster.passes())
 
 
+async def test_a_bind_that_failed_is_not_tried_again_where_the_pod_may_not_be_placed_any_more(
+    cluster,
+):
+    terms = msgspec.Raw(b'{"schedulerName":"bursar","unkeptLabels":["tier"]}')
+    await cluster.say(cluster.node("a"), cluster.pod("p"), cluster.pod("q"))
+    await cluster.say(cluster.pod("p", constraints=terms))
+    await cluster.say(cluster.settled("p"), cluster.settled("q"))
+    queue = cluster.state.scheduler.queues["bursar"]
+    reason = queue.get("p").reason
+    await cluster.tick(60)
+
+    assert "tier" in reason and queue.get("p").reason == reason
+    assert cluster.outstanding() == {"q": "a"}
+
+
 async def test_a_policy_that_changed_keeps_the_room_of_binds_that_may_be_under_way(cluster):
     await cluster.say(cluster.node("a"), cluster.pod("p", cpu="3"))
     await cluster.set_policy(SchedulingPolicy(most_pods=7))

@@ -2,11 +2,23 @@
 
 import pytest
 
-from reactors.scheduling.contract import Code
+from bus.events.devices import DeviceClassObserved
+from projections.devices.demand import IMPLICIT
+from reactors.scheduling.contract import Code, Cycle
+from reactors.scheduling.explaining import explained
+from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from reactors.scheduling.plugins.resources_fit import NodeResourcesFit, Point, ScoredResource
+from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.plugins.resources_fit import (
+    NodeResourcesFit,
+    Point,
+    ScoredResource,
+    by_class,
+)
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
+from tests import factories as f
 from tests.reactors.scheduling import oracle
-from tests.reactors.scheduling.worlds import World, asked, random_world, reasons, scores
+from tests.reactors.scheduling.worlds import ROOMY, World, asked, random_world, reasons, scores
 
 SEEDS = range(25)
 THREE = (ScoredResource("cpu", 2), ScoredResource("memory"), ScoredResource("nvidia.com/gpu", 5))
@@ -96,3 +108,78 @@ def test_the_remedy_names_what_the_node_has_left():
     assert NodeResourcesFit().remedy(cycle, 0) == (
         "request 1500m of cpu, not 2 and request 7Gi of memory, not 8Gi"
     )
+
+
+def served(world, name="gpu.example.com", resource="example.com/gpu", version=1):
+    """A DeviceClass whose devices serve an extended resource."""
+    fact = DeviceClassObserved(
+        uid=name, name=name, resource_version=str(version), extended_name=resource
+    )
+    world.see(f.said(fact, key=name, id=f"class/{name}/{version}", at=version))
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [("example.com/gpu", "gpu.example.com"), (f"{IMPLICIT}fast", "fast")],
+)
+def test_what_a_device_class_serves_is_never_insufficient(resource, name):
+    """Devices of a class take a claim, which kube-scheduler makes: freeing some on the node would not help."""
+    world = World().node("a").node("b", allocatable=ROOMY | {resource: "0"})
+    served(world)
+    framework = Framework(default_profile("bursar"), world.columns)
+    pod = world.pod("p", resources=f.requesting({"cpu": "1", resource: "1"}))
+    found = explained(framework, pod, 1)
+
+    assert found.refused == {"NodeResourcesFit": {by_class(resource, name): 2}}
+    assert found.changes == [
+        f"let the pod name kube-scheduler, which allocates devices of DeviceClass {name} (node a)"
+    ]
+    assert found.preemption.node == ""
+
+
+def test_a_node_with_a_device_plugin_gives_what_a_class_serves_elsewhere():
+    """As kube-scheduler has it; a plugin's node that is full lacks the resource as before."""
+    world = World().node("a").node("b", allocatable=ROOMY | {"example.com/gpu": "1"})
+    served(world)
+    framework = Framework(default_profile("bursar"), world.columns)
+    asks = {"resources": f.requesting({"cpu": "1", "example.com/gpu": "1"})}
+    first = explained(framework, world.pod("p", **asks), 1)
+    world.pod("held", "b", **asks)
+    second = explained(framework, world.pod("q", **asks), 1)
+
+    assert first.node == "b"
+    assert second.refused["NodeResourcesFit"] == {
+        by_class("example.com/gpu", "gpu.example.com"): 1, "Insufficient example.com/gpu": 1,
+    }  # fmt: skip
+
+
+def test_a_class_that_comes_or_goes_changes_the_reason_of_pods_that_are_alike():
+    world = World().node("a")
+    framework = Framework(default_profile("bursar"), world.columns)
+    asks = {"resources": f.requesting({"cpu": "1", "example.com/gpu": "1"})}
+    plain = {"resources": f.requesting({"cpu": "1", "example.com/nic": "1"})}
+
+    def reason(uid, **fields):
+        return framework.choose(Cycle(world.pod(uid, **fields), world.columns), 1).refused
+
+    before = reason("p", **asks)
+    served(world)
+    after, other = reason("q", **asks), reason("r", **plain)
+
+    assert before == {"NodeResourcesFit": {"Insufficient example.com/gpu": 1}}
+    assert after == {"NodeResourcesFit": {by_class("example.com/gpu", "gpu.example.com"): 1}}
+    assert other == {"NodeResourcesFit": {"Insufficient example.com/nic": 1}}
+
+
+def test_plugins_of_cards_name_no_remedy_where_claims_give_the_cards():
+    world = World().node("a", allocatable=ROOMY | {"nvidia.com/gpu": "0"})
+    served(world, "gpu.nvidia.com", "nvidia.com/gpu")
+    named = SchedulingProfile(weights={"GpuCards": 1, "DeviceShare": 1})
+    [profile] = SchedulingPolicy(profiles=(named,)).made()
+    pod = world.pod("p", resources=f.requesting({"cpu": "1", "nvidia.com/gpu": "1"}))
+    found = explained(Framework(profile, world.columns), pod, 1)
+
+    assert found.refused == {"NodeResourcesFit": {by_class("nvidia.com/gpu", "gpu.nvidia.com"): 1}}
+    assert found.changes == [
+        "let the pod name kube-scheduler, which allocates devices of DeviceClass gpu.nvidia.com (node a)"
+    ]
