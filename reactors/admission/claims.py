@@ -2,9 +2,10 @@
 
 What a claim may be given is charged to the quota that it names, else to that of its namespace.
 
-A claim that Kubernetes makes for a pod is that pod's, which was asked for it. A user's claim that says so of itself is refused:
-Kubernetes would take it for the pod's own, whatever the pod's template says. A template never changes, but another one of its
-name may be made: not while something names it that was charged with less.
+A claim that Kubernetes makes for a pod is that pod's, which was asked for it. A user's claim that says so of itself is refused
+where a quota may govern it or the pod: Kubernetes would take it for the pod's own, whatever the pod's template says.
+
+A template never changes, but another one of its name may be made: not while something names it that was charged with less.
 
 Source: ``docs/admission.md`` ("Devices by claim").
 """
@@ -23,6 +24,7 @@ from projections.cluster.devices import DeviceClaim
 from projections.quota_trees.keys import Amounts, charged, less
 from reactors.admission.children import Children
 from reactors.admission.decide import Request, is_unseen, limits_devices
+from reactors.admission.governing import is_governed
 from reactors.admission.mapping import LABEL, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED
 from reactors.admission.owners import Controllers, controller_of
@@ -108,8 +110,9 @@ def _asked_of_claim(
     if is_generated(metadata) or is_generated(before):
         if review.operation == "UPDATE" and _maker(metadata) == _maker(before):
             return ALLOWED
-        is_made = controllers.wrote(review) or review.user == SCHEDULER
-        return Answer(True, "covered") if is_made else Answer(False, "claim-forged", _FORGED)
+        if controllers.wrote(review) or review.user == SCHEDULER:
+            return Answer(True, "covered")
+        return Answer(False, "claim-forged", _FORGED) if is_governed(view, review) else ALLOWED
     labels, former = (quota_labels(one.get("labels") or {}) for one in (metadata, before))
     if review.operation == "UPDATE" and labels == former:
         return ALLOWED

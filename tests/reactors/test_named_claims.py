@@ -3,7 +3,7 @@
 import pytest
 
 from bus.events.devices import DeviceAsk
-from tests.reactors.below import CONTROLLER, OF, made
+from tests.reactors.below import CONTROLLER, OF, made, owner
 from tests.reactors.claimed import (
     CARDS,
     DEVICES,
@@ -66,8 +66,40 @@ async def test_the_claim_that_kubernetes_made_for_a_pod_stays_that_pods(cluster)
         assert (await cluster.review(changed, **change, **CONTROLLER)).allowed
 
 
-async def test_a_claim_is_forged_wherever_it_is_made(cluster):
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+async def test_a_claim_for_a_pod_without_a_quota_is_not_forged(cluster, operation):
+    """Restores and schedulers of their own make such claims, too."""
+    of = {**OF_CLAIM, "operation": operation, "old_object": claim("c", 9)}
+    assert (await cluster.review(forged("c", 9), **of)).reason == "not-governed"
+    await cluster.see_pod("p", 1, labels={})
+    assert (await cluster.review(forged("c", 9), **of)).reason == "not-governed"
+    await cluster.see_pod("other", 1, labels={}, owner=owner("Job", "a"))
+    assert (await cluster.review(forged("c", 9), **of)).reason == "not-governed"
+    assert cluster.held(DEVICES) == (0,)
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+async def test_a_claim_for_a_pod_in_a_quota_is_forged_wherever_it_is_made(cluster, operation):
+    of = {**OF_CLAIM, "operation": operation, "old_object": claim("c", 9)}
+    await cluster.see_pod("p", 1)
+    assert (await cluster.review(forged("c", 9), **of)).reason == "claim-forged"
+
+
+async def test_a_claim_for_a_pod_below_a_job_in_a_quota_is_forged(cluster):
+    assert (await cluster.review(made("Job", "a", 1))).allowed
+    await cluster.see_pod("p", 1, labels={}, owner=owner("Job", "a"))
     assert (await cluster.review(forged("c", 9), **OF_CLAIM)).reason == "claim-forged"
+
+
+async def test_a_claim_for_an_unseen_pod_is_forged_where_anything_is_charged(cluster):
+    await cluster.see_pod("other", 1)
+    assert (await cluster.review(forged("c", 9), **OF_CLAIM)).reason == "claim-forged"
+
+
+async def test_a_claim_that_names_a_quota_is_forged(cluster):
+    found = forged("c", 9)
+    found["metadata"]["labels"] = {QUOTA: "team"}
+    assert (await cluster.review(found, **OF_CLAIM)).reason == "claim-forged"
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
