@@ -177,14 +177,31 @@ def live(api, order, rng, nodes):
 # What is true.
 
 
-def started(thing):
-    """When a version of a pod says that it began to hold; None while it is not bound."""
-    if "nodeName" not in thing["spec"]:
-        return None
-    for condition in thing["status"].get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "True":
-            return second(condition["lastTransitionTime"])
-    return second(thing["metadata"]["creationTimestamp"])
+def started(things):
+    """When a pod began to hold by its versions, None while it is not bound; and the flag of that.
+
+    A version without the condition says nothing once the kubelet has written a status.
+    """
+    created = second(things[0]["metadata"]["creationTimestamp"])
+    bound = [thing for thing in things if "nodeName" in thing["spec"]]
+    scheduled = [
+        second(condition["lastTransitionTime"])
+        for thing in bound
+        for condition in thing["status"].get("conditions", ())
+        if condition["type"] == "PodScheduled" and condition["status"] == "True"
+    ]
+    begun = [second(one["status"]["startTime"]) for one in bound if "startTime" in one["status"]]
+    if any(not is_scheduled(one) and "startTime" not in one["status"] for one in bound):
+        scheduled.append(created)
+    if scheduled:
+        return max(min(scheduled), created), ()
+    return (max(min(begun), created), ("start_acknowledged",)) if begun else (None, ())
+
+
+def is_scheduled(thing):
+    """Whether a version of a pod has the condition."""
+    conditions = thing["status"].get("conditions", ())
+    return ("PodScheduled", "True") in {(one["type"], one["status"]) for one in conditions}
 
 
 def ended(things):
@@ -256,7 +273,7 @@ class Truth:
         told = self.told[uid]
         things = [thing for _, thing in told]
         created = second(things[0]["metadata"]["creationTimestamp"])
-        start = min(filter(None, map(started, things)), default=None)
+        start, flags = started(things)
         end = ended(things)
         stop = as_of_s if end is None else max(end, created if start is None else start)
         waiting = (stop if start is None else start) - created
@@ -274,7 +291,7 @@ class Truth:
             value = [value for at_s, value in changes if at_s <= begin][-1]
             if begin < until:
                 segments.append((begin, until, *value))
-        return waiting, segments, 0, end is None, ()
+        return waiting, segments, 0, end is None, flags
 
     def value(self, thing):
         """Charge, team, node and model of a version."""
