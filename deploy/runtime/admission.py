@@ -27,7 +27,7 @@ from deploy.runtime.ledgers import reader
 from deploy.runtime.proving import Prover
 from deploy.runtime.registering import Registers, Registrar, certificates, settings_of
 from deploy.runtime.tracing import Tracer, traced, tracing
-from deploy.runtime.undecided import noting
+from deploy.runtime.undecided import noting, noting_outlines
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.shape import Settings
 from projections.engine.checkpoint import confirm
@@ -217,10 +217,11 @@ async def serving(
     answer = shadowed(admission.handler) if is_shadow else admission.handler
     handler = proving(traced(answer, tracer))
     clock, failure = SystemClock(), failing(admission, is_shadow=is_shadow)
+    unread = outlining(admission, is_shadow=is_shadow)
     if prover is not None:
         failure = noting(failure, prover.proof.undecided, clock)
+        unread = noting_outlines(unread, prover.proof.undecided, clock)
     hold = None if is_shadow else Hold(admission.journals, admission.view)
-    unread = outlining(admission, is_shadow=is_shadow)
     application = Application(handler, failure, unread=unread, mutate=hold)
 
     def metrics() -> Iterator[Metric]:

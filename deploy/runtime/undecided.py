@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from bus.clock import Clock
-from reactors.webhook.failure import Failure
+from reactors.webhook.failure import Failure, Unread
+from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
 
 #: Longest error that is kept.
@@ -28,11 +29,32 @@ def noting(failure: Failure, undecided: Undecided, clock: Clock) -> Failure:
     """``failure``, each of whose answers is counted in ``undecided``."""
 
     def noted(review: Review, error: Exception | None) -> Answer:
-        undecided.reviews += 1
-        undecided.newest_us = clock.now_us()
-        why = "no decision in time" if error is None else f"{type(error).__name__} {error}".strip()
-        of = f"{review.operation} of {review.resource} in namespace {review.namespace!r}"
-        undecided.error = f"{of}: {why}"[:LONGEST]
+        _note(undecided, review, error, clock)
         return failure(review, error)
 
     return noted
+
+
+def noting_outlines(unread: Unread, undecided: Undecided, clock: Clock) -> Unread:
+    """``unread``, each of whose late answers is counted in ``undecided``, and each failure."""
+
+    def noted(outline: Outline, reason: str | None) -> Answer:
+        if reason is None:
+            _note(undecided, outline, None, clock)
+        try:
+            return unread(outline, reason)
+        except Exception as error:
+            _note(undecided, outline, error, clock)
+            raise
+
+    return noted
+
+
+def _note(
+    undecided: Undecided, of: Review | Outline, error: Exception | None, clock: Clock
+) -> None:
+    undecided.reviews += 1
+    undecided.newest_us = clock.now_us()
+    why = "no decision in time" if error is None else f"{type(error).__name__} {error}".strip()
+    what = f"{of.operation} of {of.resource} in namespace {of.namespace!r}"
+    undecided.error = f"{what}: {why}"[:LONGEST]
