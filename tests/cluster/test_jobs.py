@@ -46,7 +46,7 @@ async def test_a_status_is_written_and_an_end_is_never_taken_back(plane, namespa
     scale = plane.api.request("GET", f"{path}/train/scale")
     selector = scale["status"].pop("selector")
     assert (scale["spec"], scale["status"]) == ({"replicas": 2}, {"replicas": 0})
-    counts = {"active": 0, "succeeded": 2, "failed": 0, "selector": selector}
+    counts = {"succeeded": 2, "selector": selector}
     assert status["replicaStatuses"] == {"Worker": counts}
 
     assert (await effector.act(report(found, "Created", "Running")))[0] == "stale"

@@ -238,7 +238,10 @@ def owned(found: Mapping[str, Any], owners: list[Json]) -> Json:
 
 
 def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
-    """JSON merge patch of a job's status, on the condition of the version that was read."""
+    """JSON merge patch of a job's status, on the condition of the version that was read.
+
+    It has the fields that the operator writes: counts without zeros, and ``lastReconcileTime`` of no job whose pods are made.
+    """
     metadata, before = found["metadata"], found.get("status") or {}
     at = format_stamp(decision.at_us // SECOND_US * SECOND_US)
     known = {one.get("type"): one for one in before.get("conditions") or ()}
@@ -251,7 +254,6 @@ def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
                 for type, one in decision.counts.items()
             },
         },
-        "lastReconcileTime": at,
     }
     for name, at_us in (
         ("startTime", decision.start_us), ("completionTime", decision.completion_us),
@@ -263,8 +265,10 @@ def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
 
 
 def _counts(one: ReplicaCounts) -> Json:
-    # A merge patch keeps what it does not name, so zeros are written, too.
-    return {"active": one.active, "succeeded": one.succeeded, "failed": one.failed}
+    # A merge patch keeps what it does not name, and takes away what is null.
+    return {
+        "active": one.active or None, "succeeded": one.succeeded or None, "failed": one.failed or None,
+    }  # fmt: skip
 
 
 def _selector(job: Target, type: str) -> Json:
@@ -276,6 +280,9 @@ def _selector(job: Target, type: str) -> Json:
 
 
 def _condition(one: Condition, before: Mapping[str, Any] | None, at: str) -> Json:
+    if before is not None and before.get("reason") == one.reason:
+        # The end of a job turns ``Running`` off and changes no more of it; all others stay as they are.
+        return {**before, "status": one.status}
     is_same = before is not None and before.get("status") == one.status
     since = (before or {}).get("lastTransitionTime") if is_same else None
     return {

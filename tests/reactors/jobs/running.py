@@ -104,7 +104,7 @@ class ApiServer:
         if part == "podgroups":
             self.put(path, found | {"spec": found["spec"] | body["spec"]})
             return
-        self.put(path, found | {"status": found.get("status", {}) | body["status"]})
+        self.put(path, found | {"status": merged(found.get("status", {}), body["status"])})
 
     async def delete(self, path, *, uid):
         found = await self.get(path)
@@ -136,6 +136,18 @@ class ApiServer:
             owners = one["metadata"].get("ownerReferences", ())
             if any(owner["uid"] == gone["metadata"]["uid"] for owner in owners):
                 self.drop(other)
+
+
+def merged(old, patch):
+    """JSON merge patch (RFC 7386)."""
+    new = dict(old)
+    for name, value in patch.items():
+        if value is None:
+            new.pop(name, None)
+        else:
+            inner = isinstance(value, dict)
+            new[name] = merged(new.get(name) or {}, value) if inner else value
+    return new
 
 
 class Running(Scenario):
