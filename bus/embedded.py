@@ -42,10 +42,8 @@ from bus.waiting import ended
 _log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-#: A server unpacks a damaged block once for each of its messages before it answers: 6,000 take half a minute of CPU.
-START_SECONDS = 120.0
-#: One that was started again on a full disk never answers.
-AGAIN_SECONDS = 20.0
+#: A server unpacks a damaged block once for each of its messages before it answers; on a full disk it never does.
+START_SECONDS, AGAIN_SECONDS = 120.0, 20.0
 _WATCH_SECONDS = 0.2
 #: Of so many looks whether it is there one asks whether it can write: every 5 s.
 _LOOKS = 25

@@ -48,6 +48,7 @@ LONGEST_WORD = 256
 
 class _State(msgspec.Struct):
     messages: int
+    bytes: int
     first_seq: int
     last_seq: int
 
@@ -186,6 +187,10 @@ class JetStream:
         self.sequence = max(self.sequence, last)
         return Head(self.stream.name, parse_stamp(info.created), first, last)
 
+    async def size(self) -> int:
+        """Bytes of the stream's messages, before they are compressed. Raises as :meth:`head` does."""
+        return msgspec.json.decode(await self._info(), type=_Info).state.bytes
+
     async def at(self, sequence: int) -> Event | None:
         """The event at one sequence. See the contract.
 
@@ -252,16 +257,17 @@ class JetStream:
         except ApiError as error:
             raise BusUnavailableError(reason=str(error), stream=self.stream.name) from error
 
-    async def compress(self) -> bool:
-        """Whether the stream was stored uncompressed until now. Blocks are compressed from the server's next start on.
+    async def settle(self) -> bool:
+        """Compress a stream of an earlier version, and take back the age that an interrupted trimming left.
 
+        Whether the stream was stored uncompressed until now: blocks are compressed from the server's next start on.
         Raises what :meth:`amend` does.
         """
         config = msgspec.json.decode(await self._info())["config"]
-        if config.get("compression", "none") == COMPRESSION:
-            return False
-        await self.amend(compression=COMPRESSION)
-        return True
+        is_plain = bool(config.get("compression", "none") != COMPRESSION)
+        if is_plain or config.get("max_age"):
+            await self.amend(compression=COMPRESSION, max_age=0)
+        return is_plain
 
     async def original(self) -> int:
         """Of a mirror: the last sequence of the history itself, as its own server says now.

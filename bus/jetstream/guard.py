@@ -32,6 +32,9 @@ PINNED_VERSION = (2, 14)
 #: room.
 RETRY_HORIZON_SECONDS = 120
 
+#: The beginning of a stream is never trimmed by a shorter age.
+LEAST_AGE_SECONDS = 86_400
+
 _NANO = 1_000_000_000
 _MONITOR_SECONDS = 3.0
 _MONITOR_BYTES = 4 * 1024 * 1024
@@ -77,6 +80,7 @@ def guard_lines(
         _version(server),
         _sync(stream, varz),
         *(_equal(name, *wanted) for name, wanted in fixed.items()),
+        _age(config),
         _subjects(stream, config),
         _replicas(stream, info),
         _message_size(stream, config),
@@ -108,7 +112,6 @@ _FIXED: tuple[tuple[str, object, object, State], ...] = (
     ("storage", "", "file", State.UNSAFE),
     ("retention", "limits", "limits", State.UNSAFE),
     ("discard", "old", "new", State.UNSAFE),
-    ("max_age", 0, 0, State.UNSAFE),
     ("max_msgs", -1, -1, State.UNSAFE),
     ("max_bytes", -1, -1, State.UNSAFE),
     ("max_msgs_per_subject", -1, -1, State.UNSAFE),
@@ -141,6 +144,15 @@ def _equal(name: str, found: object, wanted: object, bad: State) -> GuardLine:
     shown = "none" if found is None else found
     state = State.OK if found == wanted or (not found and not wanted) else bad
     return _line(name, state, shown, "none" if wanted is None else wanted)
+
+
+def _age(config: Mapping[str, Any]) -> GuardLine:
+    """An age of a day or more is that of a trimming, or was left by one that was interrupted: what is sealed is older."""
+    seconds = int(config.get("max_age", 0)) // _NANO
+    if not config.get("max_age"):
+        return _line("max_age", State.OK, 0, 0)
+    state = State.WEAK if seconds >= LEAST_AGE_SECONDS else State.UNSAFE
+    return _line("max_age", state, f"{seconds} s", 0)
 
 
 def _version(server: Mapping[str, Any]) -> GuardLine:

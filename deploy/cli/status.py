@@ -55,6 +55,9 @@ class BusView(msgspec.Struct):
     is_running: bool = False
     url: str = ""
     trouble: str = ""
+    #: Its first event, and the bytes of its messages; None where no server was asked.
+    first: int | None = None
+    bytes: int | None = None
     #: It takes no writes, or cannot be reached.
     is_faulty: bool = False
     guard: list[GuardLine] = []
@@ -95,6 +98,10 @@ def status(
     if ahead:
         ends = f"the bus ends at event {view.sequence:,}, the ledger has {ahead:,} more"
         view.trouble = f"{ends}: `{hint('recover')}` brings them back"
+    lacking = 0 if view.first is None else max(view.first - 1 - segments["sealed"], 0)
+    if lacking and stands.sequence:
+        lost = f"the bus begins at event {view.first:,}, and {lacking:,} before it are not sealed"
+        view.trouble, view.is_faulty = f"{lost}: `{hint('recover')}` brings them back", True
     row: dict[str, Any] = {
         "paused": _pause(process.get("paused")),
         "sequence": view.sequence,
@@ -106,7 +113,13 @@ def status(
         "gaps": gaps,
         "segments": {**segments, "trouble": process.get("unsealed", "")},
         "guard": [msgspec.to_builtins(line) for line in view.guard],
-        "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
+        "bus": {
+            "running": view.is_running,
+            "url": view.url,
+            "trouble": view.trouble,
+            "first": view.first,
+            "bytes": view.bytes,
+        },
         "ledger": masked(settings.ledger_url),
         "ledger_unverified": unverified(settings.ledger_url),
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
@@ -248,7 +261,9 @@ async def _ask(settings: LedgerPlace, view: BusView) -> None:
         async with bus(settings, is_checked=False) as opened:
             view.is_running = not opened.started
             view.url, view.guard = opened.url, opened.guard
-            view.sequence = (await opened.transport.head()).last_sequence
+            head = await opened.transport.head()
+            view.sequence, view.first = head.last_sequence, head.first_sequence
+            view.bytes = await opened.transport.size()
             if refusal := await opened.transport.refusal(*opened.monitor_urls):
                 view.trouble, view.is_faulty = f"the server is unhealthy: {refusal}", True
     except BursarError as error:
@@ -278,6 +293,8 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     running = (
         f"running at {view.url}" if view.is_running else f"not running (`{hint('up')}` starts it)"
     )
+    if view.first is not None and view.bytes is not None:
+        running += f"; from event {view.first:,}, {view.bytes / 2**20:,.1f} MiB before compression"
     row["bus"] = f"{running}; {view.trouble}" if view.trouble else running
     row["guard"] = (
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"

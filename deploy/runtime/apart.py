@@ -23,7 +23,7 @@ from bus.waiting import beside
 from deploy.errors import AbsentLedgerError, OlderLedgerError, SettingsError
 from deploy.runtime.admission import Figures, healthy
 from deploy.runtime.bootstrap import Bus, OtherLedgerWriter, OwnLedgerWriter, bus, reach
-from deploy.runtime.guarding import bus_metrics, compress, guarded
+from deploy.runtime.guarding import bus_metrics, guarded, settle
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import ledger, reader
 from deploy.runtime.locking import ACTING, LEDGER, in_turn
@@ -60,7 +60,7 @@ async def write_ledger(settings: Settings, screen: Screen) -> None:
         # In turn, so that a newer version changes no schema that an older one still writes.
         async with in_turn(settings.ledger_url, made, "ledger", LEDGER, screen.tell):
             with ledger(settings) as store:
-                await compress(opened.transport)
+                await settle(opened.transport)
                 writer = OwnLedgerWriter(settings, store, opened.shared)
                 screen.tell(writer.signer)
                 figures.append(partial(bus_metrics, opened.guard))

@@ -107,7 +107,7 @@ async def _compressed(server: embedded.EmbeddedServer) -> bool:
     login = "recovery", server.address.recovery_password
     transport = await JetStream.connect(server.url, history(), credentials=login)
     try:
-        return await transport.compress()
+        return await transport.settle()
     finally:
         await transport.close()
 
@@ -151,6 +151,7 @@ class OwnLedgerWriter:
     ) -> None:
         """``lock``: what ends this one where it is lost; None where whoever runs it looks."""
         # Who only asks the bus need not import what is written.
+        from deploy.runtime.bus_trimming import BusTrimming
         from deploy.runtime.sealing import Anchoring, Sealing
         from projections.catalogue import MODEL
         from projections.engine.folder import Folder
@@ -162,6 +163,7 @@ class OwnLedgerWriter:
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._lock = lock
         self._sealing, self._anchoring = Sealing(settings, store), Anchoring(settings, store)
+        self._trimming = BusTrimming(settings, store)
         self._runner = Runner(
             store, Folder(MODEL, store), transport, committed=self._heads.committed
         )
@@ -174,6 +176,7 @@ class OwnLedgerWriter:
                     await stack.enter_async_context(beside(self._lock.run()))
                 await stack.enter_async_context(beside(self._sealing.run()))
                 await stack.enter_async_context(beside(self._anchoring.run()))
+                await stack.enter_async_context(beside(self._trimming.run()))
                 await self._runner.run()
         finally:
             self._heads.keep(self._runner.checkpoint)
@@ -190,8 +193,9 @@ class OwnLedgerWriter:
 
     @property
     def unsealed(self) -> str:
-        """Why the history is not sealed, or its heads are not kept elsewhere."""
-        return "; ".join(filter(None, (self._sealing.trouble, self._anchoring.trouble)))
+        """Why the history is not sealed, its heads are not kept elsewhere, or the bus is not trimmed."""
+        works = self._sealing, self._anchoring, self._trimming
+        return "; ".join(work.trouble for work in works if work.trouble)
 
     @property
     def signer(self) -> str:

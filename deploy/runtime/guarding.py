@@ -73,15 +73,15 @@ async def prove_blocks(opened: Bus, folder: Path) -> None:
         await asyncio.to_thread(record_blocks, file, found)
 
 
-async def compress(transport: JetStream) -> None:
-    """Have the stream of one's own servers compressed where this user may change it, and log the command where not."""
+async def settle(transport: JetStream) -> None:
+    """Have the stream of one's own servers as this version makes it, where this user may, and log the command where not."""
     name = transport.stream.name
     try:
-        if await transport.compress():
+        if await transport.settle():
             _log.info("the blocks of %s are compressed from the next start of its server on", name)
     except (BusUnavailableError, PermissionDeniedError) as error:
         _log.warning(
-            "the stream is not compressed (%s): run `nats stream edit %s --compression s2`, then restart the server",
+            "the stream is not compressed (%s): run `nats stream edit %s --compression s2 --max-age 0`, then restart the server",
             error,
             name,
         )

@@ -30,7 +30,7 @@ from deploy.logs import follow
 from deploy.runtime.anchor_places import below
 from deploy.runtime.bootstrap import OwnLedgerWriter, first_error
 from deploy.runtime.clusters import FOLDER, STATE, ClusterLink
-from deploy.runtime.guarding import compress
+from deploy.runtime.guarding import settle
 from deploy.runtime.ledgers import held_ledger
 from deploy.runtime.service import Screen
 from deploy.settings.shape import LedgerSettings, Settings
@@ -75,7 +75,7 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
         bus = await JetStream.connect(url, stream, credentials=credentials, tls=settings.bus.tls)
         try:
             require_safe(await bus.guard(*settings.bus.monitors))
-            await compress(bus)
+            await settle(bus)
             with held_ledger(own, "hub") as (store, lock):
                 writer = OwnLedgerWriter(own, store, SharedReading(bus), lock)
                 follow(lambda: writer.sequence)

@@ -34,7 +34,7 @@ from deploy.runtime.admission import Answering, Figures, admitting, healthy
 from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
-from deploy.runtime.guarding import bus_metrics, compress, guarded, prove_blocks
+from deploy.runtime.guarding import bus_metrics, guarded, prove_blocks, settle
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import held_ledger
@@ -133,7 +133,7 @@ async def serve(
         # One who was killed left it, and in a container its process id is soon another's.
         settings.state_file.unlink(missing_ok=True)
         async with bus(settings) as opened:
-            await compress(opened.transport)
+            await settle(opened.transport)
             keeping = keeper(settings, store, opened.shared, lock)
             async with beside(keeping.run()), beside(guarded(opened)), AsyncExitStack() as stack:
                 if settings.bus.is_embedded:

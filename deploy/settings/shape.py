@@ -36,7 +36,6 @@ from pydantic_settings import (
 
 from bus.kube.kinds import SELECTABLE
 from bus.kube.watch.labels import LabelPolicy
-from bus.object_store import SCHEME
 from bus.user_names import UserNames
 from deploy.logs import Form
 from deploy.settings.addresses import (
@@ -53,6 +52,7 @@ from deploy.settings.api import ApiSettings
 from deploy.settings.devices import DeviceSettings
 from deploy.settings.environment import environment
 from deploy.settings.file import SettingsFile
+from deploy.settings.history import HistorySettings
 from deploy.settings.user_key import user_names
 from reactors.catalogue import REACTORS
 
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 
-_DAYS = re.compile(r"[1-9]\d{0,4}d\Z", re.ASCII)
-_DAY_US = 86_400_000_000
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _POLICY = LabelPolicy()
 
@@ -96,37 +94,6 @@ class LedgerSettings(_Part):
     @classmethod
     def _known(cls, url: SecretStr) -> SecretStr:
         return SecretStr(ledger_url(url.get_secret_value()))
-
-
-class HistorySettings(_Part):
-    """How the beginning of a long history is kept: in sealed segments, see ``docs/history.md``."""
-
-    #: Events of one segment; fewer where they are large. 0 = none is written.
-    segment_events: int = Field(20_000, ge=0, le=1_000_000)
-    #: The folder of the segments, or ``s3://BUCKET/PREFIX``. None = ``segments`` in the data folder; of a ledger on PostgreSQL none
-    #: are written then. There it is a folder that all processes of Bursar have under this path, or a bucket that they may read.
-    folder: str | Path | None = None
-    #: How long the ledger's table keeps what a verified segment holds, such as ``90d``. ``for ever``: nothing is trimmed.
-    keep: str = "for ever"
-
-    @field_validator("folder")
-    @classmethod
-    def _place(cls, folder: str | Path | None) -> str | Path | None:
-        if not isinstance(folder, str) or folder.startswith(SCHEME):
-            return folder
-        return Path(folder) if folder else None
-
-    @field_validator("keep")
-    @classmethod
-    def _days(cls, keep: str) -> str:
-        if keep != "for ever" and not _DAYS.match(keep):
-            raise ValueError("'for ever', or a number of days such as 90d")
-        return keep
-
-    @property
-    def keep_us(self) -> int | None:
-        """The same in microseconds; None = for ever."""
-        return None if self.keep == "for ever" else int(self.keep[:-1]) * _DAY_US
 
 
 class BusSettings(_Part):

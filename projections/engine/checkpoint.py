@@ -33,11 +33,11 @@ class Checkpoint(msgspec.Struct, frozen=True):
     observed_us: int = 0
 
 
-async def confirm(checkpoint: Checkpoint, transport: Transport) -> Checkpoint:
-    """The checkpoint, bound to the stream it was found to belong to.
+async def confirm(checkpoint: Checkpoint, transport: Transport, sealed: int = 0) -> Checkpoint:
+    """The checkpoint, bound to the stream it was found to belong to. The events up to ``sealed`` lie in segments.
 
-    Raises HistoryDivergedError naming what does not fit: the stream is shorter than the ledger, was created anew, or has
-    another event at the checkpoint. The caller stops; ``bursar recover`` brings both together.
+    Raises HistoryDivergedError naming what does not fit: the stream is shorter than the ledger, begins behind what is sealed, was
+    created anew, or has another event at the checkpoint. The caller stops; ``bursar recover`` brings both together.
     """
     head = await transport.head()
     if checkpoint.sequence == 0:
@@ -48,6 +48,12 @@ async def confirm(checkpoint: Checkpoint, transport: Transport) -> Checkpoint:
             )
         return msgspec.structs.replace(
             checkpoint, stream=head.stream, stream_created_us=head.created_us
+        )
+    if head.first_sequence - 1 > sealed:
+        raise HistoryDivergedError(
+            "the stream lost its beginning, which is not sealed",
+            first_sequence=head.first_sequence,
+            sealed=sealed,
         )
     if head.last_sequence < checkpoint.sequence:
         raise HistoryDivergedError(

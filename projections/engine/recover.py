@@ -4,7 +4,8 @@ The ledger's archive holds every event it folded, byte for byte, in order. The s
 anew, altered, or with events that the ledger never saw. Sources, effectors and the runner are stopped meanwhile. The
 procedure is the same for every transport:
 
-1. **Compare.** The stream is read beside the archive. Up to some event both are the same; that part may be empty.
+1. **Compare.** The stream is read beside the archive. Up to some event both are the same; that part may be empty. What a
+   trimmed stream lacks at its beginning counts as the same where segments hold it.
 2. **Nothing beyond it in the stream:** it lost its tail, or was made anew and is empty. The archive's rest is published again
    under the same ids, each window on the condition that the stream's last event is the one before it, so that every
    event comes back at its own sequence or not at all.
@@ -46,7 +47,7 @@ from projections.engine.checkpoint import Checkpoint
 from projections.engine.folder import Folder
 from projections.engine.model import Model
 from projections.engine.restored import Carried, is_restored, restored
-from projections.engine.segments.reading import with_links
+from projections.engine.segments.reading import sealed_until, with_links
 from projections.engine.store import LEDGER, Store
 from projections.engine.tables import checkpoints
 
@@ -101,7 +102,7 @@ async def recover(
     found = await _compare(store, transport, head, checkpoint.sequence, progress)
     common, taken, altered, published = found.common, 0, 0, 0
     # What follows the archive in its own stream is no loss: the runner will read it, unless there is a hole.
-    is_other = bool(found.beyond) or bool(found.holes) or head.first_sequence != 1
+    is_other = bool(found.beyond) or bool(found.holes) or not _is_kept(store, head)
     if is_other or common < checkpoint.sequence:
         if is_other:
             if renew is None:
@@ -148,9 +149,12 @@ async def _compare(
 ) -> _Compared:
     """The stream beside the archive of ``last`` events. A healthy rest behind the archive is only counted, as it may be long."""
     found = _Compared()
-    archive = _archive(store, 1, last)
-    is_common = head.first_sequence == 1
     place, rest = head.first_sequence - 1, 0
+    archive = _archive(store, head.first_sequence, last)
+    if is_common := _is_kept(store, head):
+        found.common = place
+    else:
+        found.lost = max(place - last, 0)
     async for event in _read(transport, head):
         _count_holes(found, place, event.sequence, last)
         place = event.sequence
@@ -176,6 +180,11 @@ async def _compare(
             if event.sequence > last:
                 found.beyond.setdefault(_identity(event), _content(event))
     return found
+
+
+def _is_kept(store: Store, head: Head) -> bool:
+    """Whether segments hold all that the stream lacks at its beginning: it was trimmed."""
+    return head.first_sequence - 1 <= sealed_until(store.select)
 
 
 def _count_holes(found: _Compared, before: int, after: int, last: int) -> None:

@@ -30,6 +30,7 @@ from projections.engine.checkpoint import Checkpoint, confirm
 from projections.engine.collecting import often_switching, seldom_collecting
 from projections.engine.fill import Fill, Filled, discard
 from projections.engine.folder import Folder
+from projections.engine.segments.reading import sealed_until
 from projections.engine.store import Store
 
 #: More than one parked event in a hundred, over this many: something is wrong with the events, not with one of them.
@@ -138,7 +139,8 @@ class Runner:
             return await self._run(live)
 
     async def _run(self, live: bool) -> Checkpoint:
-        self.checkpoint = await confirm(self.checkpoint, self._transport)
+        sealed = sealed_until(self._store.select)
+        self.checkpoint = await confirm(self.checkpoint, self._transport, sealed)
         await self._on_writer(self._open)
         arrived = Arrived(max(1, self._batch * self._batches // 3))
         reading = asyncio.create_task(self._read(arrived, live), name="ledger-reader")

@@ -90,6 +90,7 @@ def test_the_stream_as_we_make_it_is_safe():
         (config(persist_mode="async"), "persist_mode"),
         (config(discard="old"), "discard"),
         (config(max_age=1), "max_age"),
+        (config(max_age=86_399 * 10**9), "max_age"),
         (config(max_msgs=2), "max_msgs"),
         (config(max_bytes=1 << 30), "max_bytes"),
         (config(max_msgs_per_subject=1), "max_msgs_per_subject"),
@@ -132,6 +133,8 @@ def test_each_way_of_losing_events_is_refused_by_name(found, property):
         (config(duplicate_window=300 * 10**9), "duplicate_window", State.WEAK),
         (config(allow_direct=False), "allow_direct", State.WEAK),
         (config(max_msg_size=-1), "max_msg_size", State.WEAK),
+        (config(compression="none"), "compression", State.WEAK),
+        (config(max_age=86_400 * 10**9), "max_age", State.WEAK),
         (
             {"info": {**INFO, "cluster": {"replicas": [{"name": "b", "current": False}]}}},
             "num_replicas",

@@ -8,7 +8,7 @@ from bus.embedded import EmbeddedServer
 from bus.jetstream import JetStream, adapter
 from bus.streams import history
 from deploy.runtime.bootstrap import bus
-from deploy.runtime.guarding import compress
+from deploy.runtime.guarding import settle
 from deploy.settings.load import load
 from tests import factories as given
 from tests.bus.roles import RoleServer
@@ -71,9 +71,12 @@ async def test_a_user_without_the_right_logs_the_command_and_goes_on(tmp_path, m
     server = await weak_server(tmp_path, monkeypatch)
     try:
         ledger = await server.connected("up")
-        await compress(ledger)
+        await settle(ledger)
 
-        assert "run `nats stream edit HISTORY --compression s2`, then restart" in caplog.text
+        assert (
+            "run `nats stream edit HISTORY --compression s2 --max-age 0`, then restart"
+            in caplog.text
+        )
         assert await weakness(ledger) == ["none"]
         assert await ledger.publish([given.pod_observed("p", 1, 1)]) == [1]
         await ledger.close()
@@ -89,7 +92,7 @@ async def test_a_user_with_the_right_switches_it_on(tmp_path, monkeypatch):
     server = await weak_server(tmp_path, monkeypatch)
     try:
         ledger = await server.connected("ledger")
-        await compress(ledger)
+        await settle(ledger)
 
         assert await weakness(ledger) == []
         await ledger.close()

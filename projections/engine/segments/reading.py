@@ -178,6 +178,11 @@ def sealed(select: Select, *more: sa.ColumnElement[bool]) -> list[Segment]:
     return [Segment(tuple(row), file) for row in rows]
 
 
+def sealed_until(select: Select) -> int:
+    """The last event that a segment holds; 0 where there is none."""
+    return int(select(sa.select(sa.func.max(segments.c.sequence)))[0][0] or 0)
+
+
 def trimmed_until(select: Select) -> int:
     """The last event that only segments hold; 0 = the table has all."""
     return int(select(sa.select(sa.func.max(segments.c.sequence)).where(segments.c.trimmed == 1))[0][0] or 0)  # fmt: skip

@@ -99,9 +99,8 @@ class Sealer:
         if not found or self._ended_us(found[0].first, found[0].last) + keep_us > self._ended_us(found[0].first):  # fmt: skip
             return None
         oldest = found[0]
-        head = checked(oldest, self._keys()).head
-        if self._chain(head.last) != head.chain:
-            raise DamagedSegmentError("a segment is not what the archive holds", path=oldest.where)
+        self.prove(oldest)
+        head = oldest.head
         crashpoint("trim.before_delete")
         column = events.c.sequence
         with self._store.engine.begin() as connection:
@@ -112,6 +111,18 @@ class Sealer:
             crashpoint("trim.before_commit")
         crashpoint("trim.after_commit")
         return head
+
+    def holding(self, sequence: int) -> Segment | None:
+        """The segment that holds this event; None where it is not sealed."""
+        chosen = segments.c.first <= sequence, segments.c.sequence >= sequence
+        found = sealed(self._store.select, *chosen)
+        return found[0] if found else None
+
+    def prove(self, segment: Segment) -> None:
+        """Read the segment whole. Raises DamagedSegmentError where it is not what it should be, and SegmentPlaceError."""
+        head = checked(segment, self._keys()).head
+        if not segment.trimmed and self._chain(head.last) != head.chain:
+            raise DamagedSegmentError("a segment is not what the archive holds", path=segment.where)
 
     def _ended_us(self, first: int, last: int | None = None) -> int:
         """When the events from ``first`` to ``last`` ended, or to the end; 0 where the table has none of them."""

@@ -1,0 +1,83 @@
+"""Drops events from the bus that verified segments hold, beside the ledger that this process writes.
+
+A segment is read and checked whole before its events leave the bus. What goes wrong is logged and tried again: a bus that
+cannot be trimmed grows, and loses nothing.
+
+Source: ``docs/history.md`` (segments).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import sqlalchemy as sa
+
+from bus import embedded
+from bus.errors import BursarError, BusUnavailableError
+from bus.jetstream.connection import Connection
+from bus.jetstream.head_trimming import HeadTrimming
+from deploy.runtime.sealing import LOOK_SECONDS, RETRY_SECONDS, sealer_of
+from deploy.settings.shape import Settings
+from projections.engine.store import Store
+
+#: Between two looks, where the next segment is too young.
+REST_SECONDS = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+class BusTrimming:
+    """Trims until cancelled. ``trouble``: why it cannot; "" = it can."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self.trouble = ""
+
+    async def run(self) -> None:
+        """Look again and again."""
+        if not self._settings.seals or self._settings.history.bus_keep_us is None:
+            return
+        while True:
+            try:
+                rest = LOOK_SECONDS if await self.look() else REST_SECONDS
+                self.trouble = ""
+            except (BursarError, sa.exc.SQLAlchemyError) as error:
+                if (trouble := f"the bus is not trimmed: {error}") != self.trouble:
+                    _log.warning("the bus is not trimmed, and will be tried again: %s", error)
+                self.trouble, rest = trouble, RETRY_SECONDS
+            await asyncio.sleep(rest)
+
+    async def look(self) -> bool:
+        """Drop the events of the oldest segment that the bus has, where they are old enough; whether they were."""
+        keep_us = self._settings.history.bus_keep_us
+        checkpoint = await asyncio.to_thread(self._store.checkpoint, "")
+        if keep_us is None or not checkpoint.stream:
+            return False
+        connection = await self._connection()
+        try:
+            trimming = HeadTrimming(connection, checkpoint.stream)
+            first = await trimming.first()
+            sealer = await asyncio.to_thread(sealer_of, self._settings, self._store)
+            segment = await asyncio.to_thread(sealer.holding, first)
+            if segment is None:
+                return False
+            age_us = await trimming.due(segment.last, checkpoint.sequence, keep_us)
+            if not age_us:
+                return False
+            await asyncio.to_thread(sealer.prove, segment)
+            return await trimming.drop(segment.last, age_us)
+        finally:
+            await connection.close()
+
+    async def _connection(self) -> Connection:
+        """A connection of a user that may change the stream, where there is one."""
+        bus = self._settings.bus
+        url, credentials = bus.address
+        if bus.is_embedded:
+            address = embedded.running(self._settings.data)
+            if address is None:
+                raise BusUnavailableError(reason="the embedded bus does not run")
+            url, credentials = address.url, ("recovery", address.recovery_password)
+        return await Connection.open(url, credentials=credentials, tls=bus.tls)
