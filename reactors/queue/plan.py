@@ -91,9 +91,9 @@ def decided(
     ``is_paced`` off: the window is fixed, as it was in older histories.
     """
     counted(draft.tree, queues, now_us)
-    window = max(WINDOW, lines.pace(now_us)) if is_paced else WINDOW
-    unmade = lines.unmade(now_us) if is_paced else {}
-    most, begun = window - lines.starting(now_us) - elsewhere, 0
+    window = max(WINDOW, lines.starts.pace(now_us)) if is_paced else WINDOW
+    unmade = lines.starts.unmade(now_us) if is_paced else {}
+    most, begun = window - lines.starts.count(now_us) - elsewhere, 0
     for quota in sorted(queues):
         node, line = draft.node(quota), queues[quota]
         if node is None or len(draft.facts) >= MAX_BATCH:

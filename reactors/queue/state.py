@@ -8,7 +8,6 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
@@ -33,27 +32,12 @@ from reactors.admission.owners import COVERING
 from reactors.admission.state import ASKING_FACTS, AdmissionState
 from reactors.queue.places import Places, Turn
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
-
-#: So long a release counts as starting if no pod of it is seen: its controller may be stuck. Then it is late.
-START_US = 5 * SECOND_US
-LATE_US = 60 * SECOND_US
-#: The pace is what began to run within this time; so many are remembered.
-PACE_US = SECOND_US
-MOST_PACE = 256
-#: Phases of a pod that its kubelet has not started.
-_UNSTARTED = frozenset({"", "Pending", "Unknown"})
+from reactors.queue.starts import SavedStarts, Start, Starts
 
 #: Upper bounds of the buckets of waits: a second to a week, microseconds.
 WAIT_BOUNDS_US = tuple(
     seconds * SECOND_US for seconds in (1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400, 604_800)
 )
-
-
-class Start(msgspec.Struct, frozen=True, array_like=True):
-    """A release of which no pod was seen yet."""
-
-    since_us: int
-    quota: str
 
 
 class SavedQueues(msgspec.Struct):
@@ -64,9 +48,7 @@ class SavedQueues(msgspec.Struct):
     _stopped: set[str]
     _released: dict[str, int]
     _passed: dict[str, str]
-    _starting: dict[str, Start]
-    _made: set[str]
-    _ran: list[int]
+    starts: SavedStarts
     _returning: set[str]
     counted: dict[str, Counted]
     returned: int
@@ -102,11 +84,7 @@ class QueueState(Part):
         #: When each was released, and before whom, by uid.
         self._released: dict[str, int] = {}
         self._passed: dict[str, str] = {}
-        #: Released, and no pod of it was seen yet; and those of which a pod was, and none ran yet.
-        self._starting: dict[str, Start] = {}
-        self._made: set[str] = set()
-        #: When the newest of them began to run.
-        self._ran: list[int] = []
+        self.starts = Starts(self._is_there)
         #: Who is to wait again.
         self._returning: set[str] = set()
         #: By quota; and how many had to wait again.
@@ -149,8 +127,8 @@ class QueueState(Part):
                     *self._released,
                     *self._stopped,
                     *self._returning,
-                    *self._starting,
-                    *self._made,
+                    *self.starts.starting,
+                    *self.starts.made,
                 ]
             )
         elif event.type == AdmissionDecided.wire_type:
@@ -160,8 +138,11 @@ class QueueState(Part):
         elif event.type in (PodObserved.wire_type, PodVanished.wire_type, PodsListed.wire_type):
             # What is to wait again waits when its last pod has ended.
             self.changes += bool(self._returning)
-            if event.type == PodObserved.wire_type and (self._starting or self._made):
-                self._begun(PodObserved.read(event), event.time_us)
+            if event.type == PodObserved.wire_type and (self.starts.starting or self.starts.made):
+                pod = PodObserved.read(event)
+                top = self._view.state.top(pod.owner)
+                if top is not None:
+                    self.changes += self.starts.see_pod(top.uid, pod.phase, event.time_us)
         elif event.type == AdmissionReleased.wire_type:
             releases = AdmissionReleased.read(event).releases
             self._returning.update(one.uid for one in releases if one.reason == "returning")
@@ -196,26 +177,7 @@ class QueueState(Part):
         self._released[fact.uid], self._passed[fact.uid] = released_us, fact.passed
         self._returning.discard(fact.uid)
         self._places.count(fact.uid)
-        self._made.discard(fact.uid)
-        past_us = released_us - LATE_US
-        self._starting = {
-            uid: start for uid, start in self._starting.items() if start.since_us > past_us
-        }
-        self._starting[fact.uid] = Start(released_us, fact.quota)
-
-    def _begun(self, fact: PodObserved, time_us: int) -> None:
-        """A pod of what was released is there: its controller has got to it, and its kubelet where it runs."""
-        top = self._view.state.top(fact.owner)
-        if top is None:
-            return
-        if self._starting.pop(top.uid, None) is not None:
-            self._made.add(top.uid)
-            self.changes += 1
-        if top.uid in self._made and fact.phase not in _UNSTARTED:
-            self._made.discard(top.uid)
-            self._ran.append(time_us)
-            del self._ran[:-MOST_PACE]
-            self.changes += 1
+        self.starts.release(fact.uid, Start(released_us, fact.quota))
 
     def _ordered(self, fact: QueueOrdered) -> None:
         if fact.action == "move":
@@ -234,8 +196,8 @@ class QueueState(Part):
                 self._moved.pop(uid, None)
                 self._released.pop(uid, None)
                 self._passed.pop(uid, None)
-                self._starting.pop(uid, None)
-                for known in (self._stopped, self._returning, self._held, self._made):
+                self.starts.forget(uid)
+                for known in (self._stopped, self._returning, self._held):
                     known.discard(uid)
                 self._places.count(uid)
 
@@ -254,28 +216,6 @@ class QueueState(Part):
                 continue
             is_ours = found.owner is None or found.owner.kind not in COVERING
             yield found, self._view.place(found.labels, found.namespace) if is_ours else None
-
-    def starting(self, now_us: int) -> int:
-        """How many were released and have not started; what takes too long is not waited for."""
-        late_us = now_us - START_US
-        return sum(
-            start.since_us > late_us and self._is_there(uid)
-            for uid, start in self._starting.items()
-        )
-
-    def unmade(self, now_us: int) -> Counter[str]:
-        """How many of each quota were released within the last minute and have no pod, late ones included."""
-        past_us = now_us - LATE_US
-        return Counter(
-            start.quota
-            for uid, start in self._starting.items()
-            if start.since_us > past_us and self._is_there(uid)
-        )
-
-    def pace(self, now_us: int) -> int:
-        """How many began to run within the last second, of clocks that agree with this one."""
-        since_us = now_us - PACE_US
-        return sum(since_us < ran_us <= now_us for ran_us in self._ran)
 
     def is_released(self, uid: str) -> bool:
         """Whether it was released, and not told to wait again since."""

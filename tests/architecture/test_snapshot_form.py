@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "472b3a668927f865",
-    "reactors": "1cc70c65f35db41b",
-    "admission": "4d2e6733cc745fd6",
+    "versions": "50a18c51b1245874",
+    "reactors": "b8d95057f3e56c57",
+    "admission": "4ce788557c934ad7",
 }
 
 ADVICE = """

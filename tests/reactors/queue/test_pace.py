@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 
-from reactors.queue import plan, releasing, state
+from reactors.queue import plan, releasing, starts
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import differences_of, quiet, until
 
 pytestmark = pytest.mark.simulated
 
 NAMES = "abcdefghij"
-START_SECONDS, LATE_SECONDS = state.START_US / 1_000_000 + 1, state.LATE_US / 1_000_000 + 1
+START_SECONDS, LATE_SECONDS = starts.START_US / 1_000_000 + 1, starts.LATE_US / 1_000_000 + 1
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ async def test_pods_that_no_kubelet_starts_make_no_pace(cluster, phase):
 
     assert list("abcdef") == cluster.running()
     await begin(cluster, "cd", "Failed")
-    assert 2 == cluster.admission.releasing.lines.pace(cluster.clock.us)
+    assert 2 == cluster.admission.releasing.lines.starts.pace(cluster.clock.us)
     assert [] == differences_of(cluster)
 
 
@@ -71,7 +71,7 @@ async def test_stamps_of_another_clock_make_no_pace(cluster, seconds):
     cluster.clock.after(-seconds)
     await begin(cluster, "")
 
-    assert 0 == cluster.admission.releasing.lines.pace(cluster.clock.us)
+    assert 0 == cluster.admission.releasing.lines.starts.pace(cluster.clock.us)
     assert [] == differences_of(cluster)
 
 
