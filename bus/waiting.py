@@ -43,6 +43,16 @@ async def heeded(work: Awaitable[T]) -> T:
             raise asyncio.CancelledError
 
 
+async def whole(work: Awaitable[T]) -> T:
+    """The result of ``work`` in a thread. A cancellation waits until ``work`` has ended."""
+    working = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(working)
+    finally:
+        if not working.done():
+            await asyncio.wait([working])
+
+
 async def ended(*tasks: asyncio.Task[Any]) -> None:
     """Cancel the tasks and return when each has ended, with whatever result. One that lost it is cancelled again."""
     for task in tasks:

@@ -82,10 +82,12 @@ class CommandContext:
     @functools.cached_property
     def place(self) -> LedgerPlace:
         """Where the ledger is, and its cluster; with ``--at`` as it was then. Raises SettingsError."""
+        from deploy.cli.notes.lacking import watch_looks
         from deploy.settings.place import place
 
         here = place(self.given_options, self._given.config)
         names_by(here.user_key)
+        watch_looks()
         found = self._of_cluster(here)
         if self._at is None:
             return found

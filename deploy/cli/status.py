@@ -19,6 +19,7 @@ from bus.streams import history
 from deploy.cli import times
 from deploy.cli.notes import oversubscribed, unassigned
 from deploy.cli.notes.governed import governed, governed_line
+from deploy.cli.notes.lacking import filling, filling_lines, of_ledger
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_lines, enforces_nothing, is_failing
 from deploy.cli.notes.segments import segments_line, segments_of
@@ -91,6 +92,7 @@ def status(
             sa.select(checkpoints.c.stream).where(checkpoints.c.name == LEDGER)
         )
         excess = oversubscribed.nodes(connection)
+        parts = of_ledger(connection)
     view, process = _look(settings, stream), _process_state(settings)
     admission = process.get("admission")
     ahead = 0 if view.sequence is None else max(stands.sequence - view.sequence, 0)
@@ -109,7 +111,7 @@ def status(
         "lag": lag,
         "ahead": ahead,
         "parked": stands.parked,
-        "filling": process.get("filling"),
+        "filling": filling(parts, process.get("filling")),
         "gaps": gaps,
         "segments": {**segments, "trouble": process.get("unsealed", "")},
         "guard": [msgspec.to_builtins(line) for line in view.guard],
@@ -147,6 +149,7 @@ def status(
     bad = [line for line in view.guard if line.state == "UNSAFE"]
     is_well = not (
         stands.parked
+        or parts
         or gaps
         or bad
         or row["unread"]
@@ -307,7 +310,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
     row["flags"] = [f"{count:,} {name}" for name, count in row["flags"].items()] or "none"
     row["segments"] = segments_line(row["segments"])
-    row["filling"] = _filling(row["filling"])
+    row["filling"] = filling_lines(row["filling"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
     row["oversubscribed"] = oversubscribed.lines(row["oversubscribed"])
@@ -326,13 +329,6 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     if view.sequence is None:
         row["sequence"] = row["lag"] = "unknown"
     return row
-
-
-def _filling(filled: dict[str, Any] | None) -> str:
-    """Which projections are new or changed, and answer by their older rows until they are filled."""
-    if filled is None:
-        return "nothing"
-    return f"{', '.join(filled['parts'])}: {filled['sequence']:,} of {filled['of']:,} events"
 
 
 def _blocked(one: dict[str, Any]) -> str:

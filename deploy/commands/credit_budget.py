@@ -5,16 +5,25 @@ Source: docs/architecture.md: corrections are entries, never edits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
 from bus.clock import SystemClock
+from bus.envelope import Event
 from bus.events.budgets import BudgetCredited
 from bus.waiting import beside
-from deploy.runtime.bootstrap import bus, keeper, reach
+from deploy.runtime.bootstrap import bus, filled, keeper, reach
 from deploy.runtime.ledgers import joined_ledger
 from deploy.settings.shape import Settings
 
 
-async def credit(settings: Settings, cluster: str, entry: BudgetCredited) -> int:
-    """Publish an entry and return its sequence when the ledger holds it.
+async def credit(
+    settings: Settings, cluster: str, entry: BudgetCredited, filling: Callable[[int, int], None]
+) -> Event:
+    """Publish an entry and return its event when the ledger holds it, and what an upgrade changed is filled.
+
+    ``filling``: told of events that are filled, of so many.
 
     Raises LedgerBusyError beside an import, and what bus and ledger raise.
     """
@@ -28,4 +37,5 @@ async def credit(settings: Settings, cluster: str, entry: BudgetCredited) -> int
             async with beside(keeping.run()):
                 (sequence,) = await opened.transport.publish([event])
                 await reach(keeping, sequence)
-    return sequence
+                await filled(keeping, filling)
+    return msgspec.structs.replace(event, sequence=sequence)

@@ -33,7 +33,11 @@ def register(app: typer.Typer) -> None:
 def up(
     asked: CommandContext,
     once: Annotated[
-        bool, typer.Option("--once", help="End when everything published so far is in the ledger.")
+        bool,
+        typer.Option(
+            "--once",
+            help="End when everything published so far is in the ledger, and what an upgrade changed is filled.",
+        ),
     ] = False,
     recording: Annotated[
         bool, typer.Option("--recording", help="Play the bundled recording, also beside a cluster.")
@@ -146,7 +150,8 @@ def summary(progress: Progress) -> str:
 
 
 def _is_well(progress: Progress) -> bool:
-    return progress.stage in ("following", "waiting") and progress.sequence == progress.projected
+    is_settled = progress.stage in ("following", "waiting")
+    return is_settled and progress.filled is None and progress.sequence == progress.projected
 
 
 __all__ = ["LineScreen", "LiveScreen", "register", "summary", "up"]

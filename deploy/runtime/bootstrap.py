@@ -248,6 +248,14 @@ async def reach(
     )
 
 
+async def filled(keeper: LedgerWriter, progress: Callable[[int, int], None] | None = None) -> None:
+    """Return when this process has filled what it fills; another one goes on by itself. ``progress``: events, of so many."""
+    while (found := keeper.filled) is not None:
+        if progress is not None:
+            progress(found.sequence, found.of)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 # the process
 
 

@@ -25,7 +25,7 @@ from bus.events import OBSERVED, VOCABULARY
 from bus.events.histories import HistoryImported
 from bus.transport import Transport
 from bus.waiting import beside
-from deploy.runtime.bootstrap import bus, keeper, reach
+from deploy.runtime.bootstrap import bus, filled, keeper, reach
 from deploy.runtime.forked import Child, Tell, child
 from deploy.runtime.ledgers import joined_ledger, reader
 from deploy.settings.shape import Settings
@@ -78,8 +78,12 @@ def saying(
     return child(work)
 
 
-async def take_in(settings: Settings, intake: Child, progress: Progress) -> Taken:
+async def take_in(
+    settings: Settings, intake: Child, progress: Progress, filling: Callable[[int, int], None]
+) -> Taken:
     """Let events be published (:func:`saying`) and return when the ledger holds them all. Saying them again is harmless.
+
+    What an upgrade changed is filled by then. ``filling``: told of events that are filled, of so many.
 
     Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what the reading of the
     events raises, LedgerBusyError beside another import, and what bus and ledger raise.
@@ -98,6 +102,7 @@ async def take_in(settings: Settings, intake: Child, progress: Progress) -> Take
 
                 taken.sequence = (await opened.transport.head()).last_sequence
                 await reach(keeping, taken.sequence, show)
+                await filled(keeping, filling)
                 taken.projected = keeping.sequence
             taken.parked = store.select(sa.select(sa.func.count()).select_from(parked))[0][0]
     return taken

@@ -32,7 +32,7 @@ from deploy.errors import SettingsError
 from deploy.hints import hint
 from deploy.runtime.admission import Answering, Figures, admitting, healthy
 from deploy.runtime.blocked import held_back, run_by
-from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
+from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, filled, keeper, reach
 from deploy.runtime.files import raise_file_limit
 from deploy.runtime.guarding import bus_metrics, guarded, prove_blocks, settle
 from deploy.runtime.import_events import Taken, say
@@ -116,7 +116,7 @@ async def serve(
     once: bool = False,
     recording: bool = False,
 ) -> None:
-    """Run until cancelled, or with ``once`` until everything published so far is in the ledger.
+    """Run until cancelled, or with ``once`` until everything published so far is in the ledger, and all its parts are filled.
 
     ``answering`` is :func:`deploy.api.serving.answering`, which stands above: it runs commands.
 
@@ -208,6 +208,8 @@ async def _work(
                 )
             if once or progress.stage == "waiting":
                 await reach(keeping, (await opened.transport.head()).last_sequence)
+            if once:
+                await filled(keeping)
             if progress.played:
                 await remembered(store, Signer(settings.signing_key))
             _say_what_to_ask(settings, screen)

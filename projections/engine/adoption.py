@@ -4,7 +4,8 @@ Two things may be behind without the checkpoint saying so. Parts that a newer pr
 which does not know them, writes the rest. And events that an older program could not read (a type that it does not know, a newer
 version of one) are parked: the archive has their bytes, no row has what they say. So before this program goes on, the checkpoint
 is made to name only parts that this program knows, and of these none that takes such an event, now that it can be read. What
-is not named is filled from the archive (:mod:`projections.engine.fill`), beside a ledger that goes on.
+is not named is filled from the archive (:mod:`projections.engine.fill`), beside a ledger that goes on. Until then the checkpoint
+names it with the last event in its rows, ``name=version@event``: answers are no newer.
 
 Source: docs/operating.md, "Another version of Bursar".
 """
@@ -37,11 +38,12 @@ def adopted(store: Store, model: Model) -> Checkpoint:
     if found.sequence == 0:
         return found
     with store.engine.connect() as connection:
-        late: set[type[Fact]] = set().union(*(facts for _, facts in _late(connection)))
-    named = model.current(found.version).parts
+        late = list(_late(connection))
+    facts: set[type[Fact]] = set().union(*(facts for _, facts in late))
     folds: tuple[Projection | Derivation, ...] = (*model.projections, *model.derivations)
-    takers = {part.name for part in folds if not late.isdisjoint(part.facts)}
-    version = ",".join(f"{one.name}={one.version}" for one in named if one.name not in takers)
+    takers = {part.name for part in folds if not facts.isdisjoint(part.facts)}
+    before_late = min((sequence for sequence, _ in late), default=found.sequence + 1) - 1
+    version = _marked(model, found, takers, before_late)
     with store.engine.begin() as connection:
         if version != found.version:
             statement = checkpoints.update().where(checkpoints.c.name == LEDGER)
@@ -49,6 +51,26 @@ def adopted(store: Store, model: Model) -> Checkpoint:
         if not takers:
             release(connection)
     return msgspec.structs.replace(found, version=version)
+
+
+def _marked(model: Model, found: Checkpoint, takers: set[str], before_late: int) -> str:
+    """The version that names current parts as they are, and the others with the last event in their rows.
+
+    ``takers``: parts that lack events after ``before_late``, which can be read by now.
+    """
+    written = dict(entry.partition("=")[::2] for entry in found.version.split(","))
+    had = {part.name for part in model.current(found.version).parts}
+    untaken = ",".join(f"{name}={of}" for name, of in written.items() if name not in takers)
+    current = {part.name for part in model.current(untaken).parts}
+
+    def entry(name: str, version: int) -> str:
+        if name in current:
+            return f"{name}={version}"
+        of = written.get(name, "0@0")
+        until = before_late if name in had else found.sequence
+        return f"{name}={of}" if "@" in of else f"{name}={of}@{until}"
+
+    return ",".join(entry(part.name, part.version) for part in model.parts)
 
 
 def release(connection: sa.Connection) -> None:

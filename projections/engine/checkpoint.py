@@ -33,6 +33,15 @@ class Checkpoint(msgspec.Struct, frozen=True):
     observed_us: int = 0
 
 
+def lacking(version: str) -> dict[str, int]:
+    """The parts of a checkpoint's ``version`` that are filled anew, with the last event in their rows; 0: it is unknown.
+
+    Each has the form ``name=version@event``, which equals the version of no part.
+    """
+    marks = (entry.rpartition("@") for entry in version.split(",") if "@" in entry)
+    return {part.partition("=")[0]: int(event) for part, _, event in marks}
+
+
 async def confirm(checkpoint: Checkpoint, transport: Transport, sealed: int = 0) -> Checkpoint:
     """The checkpoint, bound to the stream it was found to belong to. The events up to ``sealed`` lie in segments.
 

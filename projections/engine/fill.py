@@ -13,18 +13,23 @@ place that nobody needs, which the next process discards.
 **Until then the old rows stay.** They are whole as of the event at which the older program ended, and views go on to
 answer from them; ``bursar status`` names the parts that are being filled. Alternatives refused: views that answer nothing
 meanwhile take a working report away from everybody, and a column that says so in each of them changes views whose
-meaning may not change.
+meaning may not change. Answers name these parts, with the last event in their rows (:mod:`projections.engine.adoption`).
 """
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
 
 import msgspec
 
 from bus.crashpoints import crashpoint
 from bus.errors import LedgerError
-from projections.engine.adoption import release
+from bus.waiting import whole
+from projections.engine.adoption import adopted, release
 from projections.engine.beside import Beside
 from projections.engine.checkpoint import Checkpoint
+from projections.engine.collecting import seldom_collecting
 from projections.engine.dump import snapshot
 from projections.engine.model import Model
 from projections.engine.replay import Rebuilt, live_checkpoint
@@ -111,6 +116,25 @@ class Fill:
     def close(self) -> None:
         """Let go of the place; its rows stay."""
         self._rebuilt.close()
+
+
+async def fill_ledger(model: Model, live: Store, progress: Callable[[int, int], None]) -> None:
+    """Fill what a ledger lacks of ``model``. A cancellation waits for a step, and the next fill goes on from there.
+
+    ``progress``: events that are filled, of so many. This process alone may write the ledger, and runs no runner.
+    """
+    with seldom_collecting():
+        checkpoint = await whole(asyncio.to_thread(adopted, live, model))
+        if not model.missing(checkpoint.version).parts:
+            discard(live)
+            return
+        fill = await whole(asyncio.to_thread(Fill, model, live))
+        try:
+            while not await whole(asyncio.to_thread(fill.advance)):
+                progress(fill.done.sequence, fill.done.of)
+            await whole(asyncio.to_thread(fill.join))
+        finally:
+            fill.close()
 
 
 def discard(live: Store) -> None:

@@ -153,6 +153,13 @@ def compare(live: Store, rebuilt: Rebuilt) -> Comparison:
     return Comparison(not differences, ours.sequence, rows, tuple(differences))
 
 
+def without(compared: Comparison, missing: Model) -> Comparison:
+    """The comparison without parts that are being filled, and without parked events, which a fill puts in place with them."""
+    left_out = {table.name for table in (*missing.tables, parked)}
+    found = tuple(one for one in compared.differences if one.table not in left_out)
+    return msgspec.structs.replace(compared, equal=not found, differences=found)
+
+
 def _as_archived(connection: sa.Connection, checkpoint: Checkpoint) -> Checkpoint:
     """``checkpoint`` with the digest of the archive's event, where it has that of the same event in its other form."""
     for (last,) in archived(connection, checkpoint.sequence, checkpoint.sequence, 1):
@@ -290,5 +297,5 @@ def _key(row: tuple[Any, ...], width: int) -> tuple[Any, ...]:
 
 __all__ = [
     "Comparison", "Difference", "Rebuilt", "archived", "compare", "digest", "discard", "rebuild",
-    "redrive", "swap",
+    "redrive", "swap", "without",
 ]  # fmt: skip

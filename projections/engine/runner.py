@@ -23,7 +23,7 @@ from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.errors import LedgerError, LedgerNewerError
 from bus.transport import Transport
-from bus.waiting import ended
+from bus.waiting import ended, whole
 from projections.engine.adoption import adopted
 from projections.engine.changes import Changes
 from projections.engine.checkpoint import Checkpoint, confirm
@@ -217,18 +217,12 @@ class Runner:
     async def _fill(self) -> None:
         loop = asyncio.get_running_loop()
         fill = await asyncio.to_thread(Fill, self._model, self._store)
-        working: asyncio.Future[Any] | None = None
         try:
-            is_near = False
-            while not is_near:
+            self.filled = fill.done
+            while not await whole(asyncio.to_thread(fill.advance)):
                 self.filled = fill.done
-                working = loop.run_in_executor(None, fill.advance)
-                is_near = await asyncio.shield(working)
-            working = loop.run_in_executor(self._writer, self._join, fill)
-            await asyncio.shield(working)
+            await whole(loop.run_in_executor(self._writer, self._join, fill))
         finally:
-            if working is not None and not working.done():
-                await asyncio.wait([working])
             fill.close()
 
     def _join(self, fill: Fill) -> None:
@@ -236,8 +230,8 @@ class Runner:
         fill.join()
         folder = Folder(self._model, self._store)
         folder.open()
-        self._folder, self.filled = folder, None
         self.checkpoint = msgspec.structs.replace(self.checkpoint, version=self._model.version)
+        self._folder, self.filled = folder, None
 
     def _fold(self, events: list[Event]) -> None:
         self._folder.apply(events)

@@ -78,6 +78,8 @@ class Metering:
         self._since: dict[tuple[str, str], Condition] = {}
         #: By uid of a quota: how many rounds came early for it, as many as it needs or is given.
         self._looks: dict[str, int] = {}
+        #: The parts that the last round waited for.
+        self._waits: list[str] = []
         self._forecasts = Forecasts(lambda query: self._store.select(query), replica.cluster)
 
     async def run(self) -> None:
@@ -109,7 +111,11 @@ class Metering:
         """Bring everything up to now, once. Not while rows that budgets are read from are being filled: the older ones
         know nothing of what came since.
         """
-        if await asyncio.to_thread(self._is_being_filled):
+        waits = await asyncio.to_thread(self._filled_parts)
+        if waits and waits != self._waits:
+            _log.warning("budgets wait until %s are filled (bursar status)", ", ".join(waits))
+        self._waits = waits
+        if waits:
             return
         read = await asyncio.to_thread(self._read, floor_seconds(self._clock.now_us()))
         await self._meter(read)
@@ -125,9 +131,10 @@ class Metering:
         assert isinstance(state, BudgetState)
         return state
 
-    def _is_being_filled(self) -> bool:
+    def _filled_parts(self) -> list[str]:
+        """The parts that a round reads and that are being filled."""
         missing = MODEL.missing(self._store.checkpoint(MODEL.version).version)
-        return not _READ.isdisjoint(part.name for part in missing.parts)
+        return [part.name for part in missing.parts if part.name in _READ]
 
     def _read(self, at_s: int) -> LedgerRead:
         select = self._store.select

@@ -14,10 +14,10 @@ HERE = Path(__file__).parents[2]
 FIRST = "ac07362"
 
 
-def checkout(folder):
-    """The newest tag, or what `BURSAR_UPGRADE_FROM` names, in ``folder``; the test is left out where git does not have it."""
+def checkout(folder, commit=None):
+    """A commit in ``folder``, else the newest tag, or what `BURSAR_UPGRADE_FROM` names. The test is left out where git has none."""
     tag = _git("describe", "--tags", "--abbrev=0", "HEAD^").stdout.decode().strip()
-    wanted = os.environ.get("BURSAR_UPGRADE_FROM") or tag or FIRST
+    wanted = commit or os.environ.get("BURSAR_UPGRADE_FROM") or tag or FIRST
     archive = _git("archive", wanted)
     if archive.returncode:
         pytest.skip(f"git has no {wanted} to upgrade from: {archive.stderr.decode().strip()}")

@@ -59,6 +59,15 @@ def rows_of(data: Path):
         store.close()
 
 
+def version_of(data: Path) -> str:
+    """The parts of a ledger that are filled, each with its version."""
+    store = Store(engine(f"sqlite:///{data / 'ledger.db'}", read_only=True))
+    try:
+        return store.checkpoint("").version
+    finally:
+        store.close()
+
+
 def bursar(*arguments) -> int:
     """One command in this process; its exit code."""
     return int(run_command([str(argument) for argument in arguments]))

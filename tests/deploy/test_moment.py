@@ -10,6 +10,7 @@ from deploy.cli.program.commands import Group
 from deploy.cli.program.exits import Exit
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.deploy.questions import LENGTH, POD, QUESTIONS
 from tests.recording import recorded
 
 HOUR = 3600
@@ -62,23 +63,7 @@ def test_status_says_when_each_cluster_was_observed_last_and_what_is_unknown(tmp
     assert "unknown" in told(tmp_path / "b", EVENTS + COMMANDS, capsys, "status").out
 
 
-LENGTH = 2_400
 YEAR_S = 365 * 86_400
-POD = """
-{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: vision}, spec: {containers: [
-  {name: c, image: i, resources: {requests: {cpu: "1"}}}]}}
-"""
-#: Every question about the cluster, with what it needs. FILE is a manifest.
-QUESTIONS = (
-    ("acct",), ("agreement", "--from", "1d"), ("budget", "forecast"), ("budget", "list"),
-    ("cull", "simulate", "--idle", "30m", "--from", "6h"), ("devices",),
-    ("diff", "--from", "1h", "--to", str(LENGTH)), ("evictions",),
-    ("get", "quotas"), ("jobs", "agreement"), ("jobs", "hours"), ("jobs", "list"), ("notebooks",),
-    ("queue", "show"), ("quota", "check", "FILE"), ("quota", "explain", "vision"),
-    ("quota", "forecast"), ("quota", "show", "vision"), ("quota", "tree"),
-    ("report", "--from", "6h", "--by", "team"), ("schedule", "agreement"), ("schedule", "check", "FILE"),
-    ("schedule", "queue"), ("why", "vision"),
-)  # fmt: skip
 #: Not asked here: what writes or runs, asks of the history itself, needs an object that the recording lacks, or spans clusters.
 OTHERS = {
     "act", "api", "backup", "bench bind", "budget credit", "budget shares", "capsule export", "capsule run", "clusters",

@@ -277,14 +277,3 @@ def test_status_of_what_follows_no_cluster_says_that_nothing_acts(tmp_path, caps
     assert "nothing acts here" in said and "say what is due" in said
     assert "nothing is held back" not in said
     assert "every running pod has a team" in said
-
-
-def test_which_projections_are_being_filled_and_how_far_is_shown(tmp_path, capsys):
-    data = make_ledger(tmp_path)
-    following(data)
-    told = json.loads((data / "up.json").read_text())
-    told["filling"] = {"parts": ["pod_runs", "usage"], "sequence": 5000, "of": 12000}
-    (data / "up.json").write_text(json.dumps(told))
-
-    assert "pod_runs, usage: 5,000 of 12,000 events" in status(data, capsys)[1]
-    assert json.loads(status(data, capsys, "-o", "json")[1])["filling"]["sequence"] == 5000

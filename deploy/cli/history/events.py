@@ -206,6 +206,9 @@ def sql(
         raise typer.BadParameter("the query is empty", param_hint="QUERY")
     if "\0" in text:
         raise LedgerError("a query holds no NUL character")
+    with reading(asked.place):
+        # The look names parts that are being filled; the query runs in a process of its own.
+        pass
     answer = ask(asked.place, text, rows=limit, seconds=seconds)
     write(
         [dict(zip(answer.columns, row, strict=True)) for row in answer.rows],

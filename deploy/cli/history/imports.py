@@ -21,8 +21,9 @@ from bus.sources import openb
 from bus.sources.events import read_lines
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering import Format
+from deploy.cli.rendering.bars import FILLS
 from deploy.cli.rendering.consoles import console
-from deploy.cli.rendering.output import write
+from deploy.cli.rendering.output import say, write
 from deploy.hints import hint
 
 if TYPE_CHECKING:
@@ -131,7 +132,13 @@ def _take_in(
             bar.update(published, completed=count)
             bar.update(booked, completed=sequence, total=max(total or 0, count, sequence))
 
-        taken = run(take_in(asked.settings, child, progress))
+        def filling(done: int, of: int) -> None:
+            if len(bar.task_ids) == 2:
+                say(FILLS)
+                bar.add_task("filling")
+            bar.update(bar.task_ids[2], completed=done, total=of)
+
+        taken = run(take_in(asked.settings, child, progress, filling))
     _summary(asked, origin.input, taken, time.monotonic() - began)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,8 +18,9 @@ from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.bars import bar
+from deploy.cli.rendering.bars import bar, fill_bar
 from deploy.cli.rendering.output import say, write
+from deploy.errors import LedgerBusyError
 from deploy.runtime.ledgers import held_ledger, ledger, reader, reading
 from projections.engine.segments.reading import event_at, selecting
 from projections.engine.store import Store
@@ -80,13 +81,20 @@ def replay(
     from projections.catalogue import MODEL
     from projections.engine import replay as engine
 
+    if not swap:
+        _fill_free(asked)
     with writing(asked, "replay") if swap else _beside(asked) as store:
+        missing = MODEL.missing(store.checkpoint(MODEL.version).version)
         with (
             bar("rebuilding") as progress,
             engine.rebuild(MODEL, store, progress=progress) as rebuilt,
         ):
             compared = engine.compare(store, rebuilt)
             digest = engine.digest(MODEL, rebuilt.store)
+            if missing.parts and not swap:
+                compared = engine.without(compared, missing)
+                names = ", ".join(part.name for part in missing.parts)
+                say(f"warning: another process fills {names}: these tables are not compared")
             if swap:
                 engine.swap(store, rebuilt)
         engine.discard(store)
@@ -111,6 +119,21 @@ def replay(
     write([row], asked.output, title="Replay", one=True)
     if not compared.equal and not swap:
         raise typer.Exit(Exit.DIFFERENT)
+
+
+def _fill_free(asked: CommandContext) -> None:
+    """Fill what an upgrade changed, where no other process writes the ledger and fills it itself."""
+    with suppress(LedgerBusyError), writing(asked, "replay") as store:
+        _fill(store)
+
+
+def _fill(store: Store) -> None:
+    from deploy.runtime.bootstrap import run
+    from projections.catalogue import MODEL
+    from projections.engine.fill import fill_ledger
+
+    with fill_bar() as progress:
+        run(fill_ledger(MODEL, store, progress))
 
 
 @contextmanager
@@ -285,10 +308,13 @@ def recover(
     from deploy.commands.recover import recovered
     from deploy.runtime.bootstrap import run
 
-    with writing(asked, "recover") as store, bar("recovering") as progress:
-        found = run(
-            recovered(asked.settings, store, renews=yes, progress=lambda _, a, b: progress(a, b))
-        )
+    with writing(asked, "recover") as store:
+        with bar("recovering") as progress:
+            work = recovered(
+                asked.settings, store, renews=yes, progress=lambda _, a, b: progress(a, b)
+            )
+            found = run(work)
+        _fill(store)
     write([msgspec.structs.asdict(found)], asked.output, title="Recovery", one=True)
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from bus.clock import floor_seconds
 from deploy.cli import times
+from deploy.cli.notes import lacking
 from deploy.cli.rendering.escapes import inert
 from projections.engine.tables import checkpoints, parked
 from projections.evidence import moments_s, newest_s
@@ -108,4 +109,4 @@ def seen_until(stands: LedgerPosition) -> dict[str, dict[str, Any]]:
 
 def footer(sequence: int, observed_s: int) -> list[str]:
     """As of which event all this is said."""
-    return [f"as of event {sequence:,}, {times.stamp(observed_s)}"]
+    return [f"as of event {sequence:,}, {times.stamp(observed_s)}{lacking.as_of()}"]

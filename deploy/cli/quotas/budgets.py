@@ -19,6 +19,7 @@ from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.reading import exhausted, hours_column, hours_text
 from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.bars import fill_bar
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say, warn_of_names, write
 from deploy.cli.rendering.tables import Column, Row
@@ -204,15 +205,20 @@ def _entries(
     columns = budget_entries.c
     rows = connection.execute(sa.select(budget_entries).order_by(columns.time_us, columns.ref))
     return [
-        {
-            "time": format_stamp(row.time_us), "quota": row.quota, "key": row.key,
-            "hours": hours_text(row.key, row.amount), "amount": row.amount, "reason": row.reason,
-            "author": row.author, "period": format_stamp(row.since_us), "ref": row.ref,
-            "sequence": row.sequence, "cluster": row.cluster,
-        }
+        _entry(row, row.time_us, row.sequence, row.cluster)
         for row in rows
         if quota in (None, row.quota) and cluster in (None, row.cluster)
-    ]  # fmt: skip
+    ]
+
+
+def _entry(row: Any, time_us: int, sequence: int, cluster: str) -> dict[str, Any]:
+    """An entry of a row of the ledger, or of the fact itself."""
+    return {
+        "time": format_stamp(time_us), "quota": row.quota, "key": row.key,
+        "hours": hours_text(row.key, row.amount), "amount": row.amount, "reason": row.reason,
+        "author": row.author, "period": format_stamp(row.since_us), "ref": row.ref,
+        "sequence": sequence, "cluster": cluster,
+    }  # fmt: skip
 
 
 def credit(
@@ -252,9 +258,11 @@ def credit(
     )  # fmt: skip
     credited_entry = _entry_of(asked, found, entry) if ref else None
     if credited_entry is None:
-        run(credited(asked.settings, found, entry))
-        credited_entry = _entry_of(asked, found, entry)
-    assert credited_entry is not None
+        with fill_bar() as filling:
+            event = run(credited(asked.settings, found, entry, filling))
+        # Its row may be in a part that another process still fills.
+        stored = _entry_of(asked, found, entry)
+        credited_entry = stored or _entry(entry, event.time_us, event.sequence, found)
     write([credited_entry], asked.output, title="Credited", one=True)
 
 

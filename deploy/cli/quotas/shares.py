@@ -12,6 +12,7 @@ import typer
 
 from bus.kube.crds.keys import CASH, hour_of
 from deploy.cli import times
+from deploy.cli.notes import lacking
 from deploy.cli.notes.position import QUIET_S, LedgerPosition, standing, together
 from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.reading import hours_column, hours_text
@@ -175,7 +176,8 @@ def _stands(stands: LedgerPosition, rows: Iterable[dict[str, Any]]) -> list[str]
         f"cluster {inert(name)} is not heard of: what it spent since is not known (bursar clusters)"
         for name in lost
     ]
-    return [*notes, f"as of event {stands.events}, {times.stamp(stands.observed_s)}"]
+    ends = f"as of event {stands.events}, {times.stamp(stands.observed_s)}{lacking.as_of()}"
+    return [*notes, ends]
 
 
 def _move(row: Row) -> Cell | None:

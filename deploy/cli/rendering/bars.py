@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich import progress as bars
 
 from deploy.cli.rendering.consoles import console
+from deploy.cli.rendering.output import say
 
+#: At the first call for parts of the ledger.
+FILLS = "an upgrade changed parts of the ledger: filling them from the archive"
 #: Called with (done, of).
 Progress = Callable[[int, int], None]
 
@@ -26,5 +29,20 @@ def bar(text: str) -> Iterator[Progress]:
 
         def progress(done: int, of: int) -> None:
             made.update(task, completed=done, total=of)
+
+        yield progress
+
+
+@contextmanager
+def fill_bar() -> Iterator[Progress]:
+    """A line and a progress bar from its first call on, for parts of the ledger that an upgrade changed."""
+    with ExitStack() as stack:
+        made: list[Progress] = []
+
+        def progress(done: int, of: int) -> None:
+            if not made:
+                say(FILLS)
+                made.append(stack.enter_context(bar("filling")))
+            made[0](done, of)
 
         yield progress

@@ -29,7 +29,7 @@ from deploy.cli.filters import (
     sorted_by,
     wanted,
 )
-from deploy.cli.notes import unassigned
+from deploy.cli.notes import lacking, unassigned
 from deploy.cli.notes.position import LedgerPosition, standing, together, unwatched
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering import Format
@@ -215,7 +215,7 @@ def _notes(
     if kept.caller is not None:
         return [f"as of {times.stamp(question.as_of_s)}{unknown}"]
     notes = [
-        f"as of event {stands.events}, {times.stamp(question.as_of_s)}{unknown}"
+        f"as of event {stands.events}, {times.stamp(question.as_of_s)}{lacking.as_of()}{unknown}"
         f" · {stands.parked:,} events parked"
     ]
     notes += unwatched(stands, question.as_of_s)

@@ -10,11 +10,14 @@ from bus.errors import LedgerError, LedgerNewerError, UnknownEventTypeError, Uns
 from bus.memory import MemoryTransport
 from projections.catalogue import MODEL
 from projections.engine import folder
+from projections.engine.adoption import adopted
+from projections.engine.checkpoint import lacking
 from projections.engine.dump import digest
 from projections.engine.folder import Folder
 from projections.engine.replay import compare, rebuild
 from projections.engine.runner import WATCHED, Runner
 from projections.engine.tables import parked
+from projections.pod_runs.derivation import derivation
 from tests import factories as f
 from tests.projections.engine.archives import ledger, lives
 
@@ -22,6 +25,8 @@ pytestmark = pytest.mark.simulated
 
 LIVES = lives(40)
 THIRD = len(LIVES) // 3
+#: The version of the rules of pods.
+RUNS = derivation.version
 #: An older program knows nothing of what people hold by hour, and of what that needs.
 OLDER = MODEL.only({part.name for part in MODEL.parts} - {"usage", "waits"})
 
@@ -108,3 +113,67 @@ def test_what_nobody_can_read_yet_stays_parked(store):
     play(store, history)
 
     assert reasons(store) == [str(UnknownEventTypeError(type="pod.dreamt"))]
+
+
+def ends(store):
+    """The last event in the rows of each part that is missing."""
+    return lacking(store.checkpoint("").version)
+
+
+def begun(store):
+    """What a newer program makes of the checkpoint before it fills anything."""
+    adopted(store, MODEL)
+    return ends(store)
+
+
+def test_a_part_by_other_rules_ends_at_the_event_of_the_upgrade_whatever_comes_after(store):
+    """Its sums end with it, and parts beside them do not. A second start changes nothing."""
+    play(store, LIVES[:THIRD])
+    rename(store, f"pod_runs={RUNS}", f"pod_runs={RUNS - 1}")
+    found = begun(store)
+    fold_current(store, LIVES[THIRD : 2 * THIRD])
+
+    assert found == dict.fromkeys(("pod_runs", "usage", "budget_spends", "report_days"), THIRD)
+    assert begun(store) == found
+    assert store.checkpoint("").sequence == 2 * THIRD
+    play(store, LIVES)
+    assert ends(store) == {}
+
+
+def test_a_new_part_ends_at_an_unknown_event(store):
+    play(store, LIVES[:THIRD], OLDER)
+
+    assert begun(store) == {"usage": 0, "waits": 0}
+
+
+def test_a_part_ends_before_the_first_event_that_it_can_read_by_now(store, monkeypatch):
+    read = folder.fact_in
+
+    def older(event):
+        if event.type == "namespace.observed":
+            raise UnknownEventTypeError(type=event.type)
+        return read(event)
+
+    with monkeypatch.context() as before:
+        before.setattr(folder, "fact_in", older)
+        play(store, LIVES)
+    first = next(one.sequence for one in LIVES if one.type == "namespace.observed")
+
+    found = begun(store)
+
+    assert found["namespaces"] == found["pod_runs"] == first - 1
+    assert "nodes" not in found
+
+
+def rename(store, before, after):
+    with store.engine.begin() as connection:
+        version = store.checkpoint("").version.replace(before, after)
+        connection.execute(sa.text("UPDATE checkpoints SET version = :v"), {"v": version})
+
+
+def fold_current(store, events):
+    """Fold events into the parts that are current, as a runner does that was ended before its fill."""
+    checkpoint = store.checkpoint("")
+    current = Folder(MODEL.current(checkpoint.version), store)
+    current.open()
+    store.commit(events, current.fold(events), checkpoint)

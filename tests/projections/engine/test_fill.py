@@ -10,6 +10,7 @@ from bus.memory import MemoryTransport
 from bus.waiting import ended
 from projections.catalogue import MODEL
 from projections.engine import fill as filling
+from projections.engine.checkpoint import lacking
 from projections.engine.dump import digest
 from projections.engine.fill import Fill
 from projections.engine.folder import Folder
@@ -193,6 +194,31 @@ async def test_what_is_said_while_it_is_filled_is_in_it(tmp_path, right, monkeyp
 
     assert (True in seen, version(store), digest(MODEL, store)) == (True, MODEL.version, right)
     store.close()
+
+
+async def test_a_fill_that_is_ended_goes_on_where_it_was(store, right, monkeypatch):
+    """As SIGTERM ends a short command. The next one tells from where it goes on."""
+    monkeypatch.setattr(filling, "STEP", 30)
+    transport = MemoryTransport()
+    await transport.publish(LIVES)
+    await Runner(store, Folder(MODEL, store), transport).run(live=False)
+    older(store, f"pod_runs={RUNS}")
+    first, then = [], []
+
+    def end(done, of):
+        first.append((done, of))
+        working.cancel()
+
+    working = asyncio.create_task(filling.fill_ledger(MODEL, store, end))
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    ended_at = lacking(version(store))
+    await filling.fill_ledger(MODEL, store, lambda done, of: then.append((done, of)))
+
+    # The step that was under way was done to its end, 60.
+    assert (first, then[0]) == ([(30, len(LIVES))], (90, len(LIVES)))
+    assert ended_at["pod_runs"] == len(LIVES)
+    assert (version(store), digest(MODEL, store)) == (MODEL.version, right)
 
 
 async def test_what_goes_wrong_while_it_is_filled_ends_the_runner(tmp_path, monkeypatch):

@@ -53,10 +53,12 @@ async def test_of_two_processes_that_judge_at_once_one_is_recorded(tmp_path):
     assert [("GraceOver", 30)] == await ledger.round(second, 95)
 
 
-async def test_nothing_is_judged_by_rows_that_are_being_filled(tmp_path):
+async def test_nothing_is_judged_by_rows_that_are_being_filled(tmp_path, caplog):
     ledger = await living(tmp_path, GRACE)
     process = ledger.process()
     older = MODEL.version.replace("pod_runs=", "pod_runs=0")
 
     assert [] == await ledger.round(process, 30, version=older)
+    assert [] == await ledger.round(process, 35, version=older)
+    assert caplog.text.count("budgets wait until budget_spends are filled") == 1
     assert [("Exhausted", 40)] == await ledger.round(process, 40)
