@@ -9,6 +9,7 @@ Source: Kubernetes v1.36.3 ``pkg/controller/job`` (``manageJob``, ``parseIndexes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from bus.kube.kinds import paths
@@ -16,6 +17,8 @@ from bus.kube.kinds.paths import count, find, one, text
 
 #: Longest list of indexes: an object of etcd has at most 1.5 MiB.
 LONGEST_INDEXES = 2 * 1024 * 1024
+#: Statuses that are read for each replicated Job of a JobSet, which has at most so many (``MOST_SETS``).
+MOST_STATUSES = 64
 
 
 def pods_left(object: Mapping[str, Any], spec: Any, pods: int) -> int:
@@ -61,7 +64,7 @@ def jobs_left(object: Mapping[str, Any], replicated: Any, pods: int) -> int:
     if not jobs or one(object, "spec.failurePolicy") is not None:
         return pods
     name = text(replicated, "name")
-    for at, status in find(object, "status.replicatedJobsStatus.*"):
+    for at, status in islice(find(object, "status.replicatedJobsStatus.*"), MOST_STATUSES):
         if text(status, "name", at) == name:
             return pods // jobs * max(jobs - count(status, "succeeded", at, default=0), 0)
     return pods

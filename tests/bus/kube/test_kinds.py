@@ -6,6 +6,7 @@ from bus.errors import DemandError
 from bus.events.pods import Owner
 from bus.kube import kinds
 from bus.kube.kinds import table, templates
+from bus.kube.kinds.asking import MOST_SETS
 from bus.kube.kinds.shape import Ask, Scale, Target
 from tests.bus.containers import resources
 from tests.bus.kube.workloads import (
@@ -94,6 +95,8 @@ TWO_JOBS = {
         "replicatedJobsStatus": [{"name": "a", "succeeded": 1}, {"name": "c", "succeeded": 9}]
     },
 }
+#: Statuses of a JobSet's Jobs beyond those that it can have: another one's, and its own behind them.
+MANY = [{"name": f"x{n}"} for n in range(MOST_SETS)] + [{"name": "a", "succeeded": 1}]
 ALONE = {"headGroupSpec": {"template": template("10")}, "workerGroupSpecs": []}
 SCALED = {**ALONE, "enableInTreeAutoscaling": True}
 OPTIONS = {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}}
@@ -136,6 +139,8 @@ CAN_MAKE = {
     "Jobs of a JobSet that succeeded": (table.JOBSET, TWO_JOBS, 4, demand(10_000)),
     "Jobs of a JobSet that may restart": (
         table.JOBSET, {**TWO_JOBS, "spec": {**TWO_JOBS["spec"], "failurePolicy": {"maxRestarts": 1}}}, 7, demand(13_000)),
+    "Jobs of a JobSet whose status names too many": (
+        table.JOBSET, {**TWO_JOBS, "status": {"replicatedJobsStatus": MANY}}, 7, demand(13_000)),
     # GetWorkerGroupDesiredReplicas, DefaultWorkerPodTemplate (wait-gcs-ready); kuberay#2728.
     "a RayCluster is its head and its groups within their bounds": (
         table.RAYCLUSTER, {"spec": RAY}, 16, demand(125_000, WORKERS)),
