@@ -32,6 +32,7 @@ NAMES = (
     "lab",
     "past",
     "segments",
+    "history_size",
     "elastic",
     "culling",
     "admission",
