@@ -1,6 +1,7 @@
 """What the one that works queues off remembers, and what it tells: nothing of what is gone, and nothing twice."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -156,3 +157,26 @@ def test_what_runs_beyond_its_deadline_ends_now_at_the_earliest():
     (told,) = outlooks(one.tree, [waiting("a", 1)], running, 80 * SECOND_US)
 
     assert 80 * SECOND_US == told.starts_us
+
+
+async def test_a_look_that_takes_long_is_followed_by_a_rest_of_three_times_as_long(monkeypatch):
+    """Reviews are answered by the same process meanwhile."""
+    looks = []
+    async with Jobs() as cluster:
+
+        def slow(*args, **options):
+            looks.append(asyncio.get_running_loop().time())
+            cluster.clock.after(2)
+            return plan.decided(*args, **options)
+
+        await cluster.see_team(1)
+        monkeypatch.setattr(releasing, "decided", slow)
+        for name in ("a", "b", "c"):
+            await cluster.create(name)
+            await asyncio.sleep(1)
+        await until(lambda: cluster.running() == ["a"])
+        await asyncio.sleep(20)
+    rests = [after - before for before, after in itertools.pairwise(looks)]
+
+    assert len(rests) > 2
+    assert min(rests) >= 6
