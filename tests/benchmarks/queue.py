@@ -70,18 +70,21 @@ def make_tree(site: Site, cpu: int) -> None:
 
 def _made(site: Site, one: dict[str, Any]) -> bool:
     """Whether a quota could be created: the one above it has to be seen first."""
-    try:
-        site.plane.api.request("POST", QUOTAS, one)
-    except ApiError:
-        return False
-    return True
+    return _asked(site, QUOTAS, one) is not None
 
 
 def _holds(site: Site, name: str) -> bool:
     """Whether a Job of this quota would wait in its queue."""
-    path = PATH.format("default") + "?dryRun=All"
-    made = site.plane.api.request("POST", path, job("probe", 1, name))
-    return bool(made["spec"].get("suspend"))
+    made = _asked(site, PATH.format("default") + "?dryRun=All", job("probe", 1, name))
+    return made is not None and bool(made["spec"].get("suspend"))
+
+
+def _asked(site: Site, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    """What was created; None where it was refused."""
+    try:
+        return site.plane.api.request("POST", path, body)
+    except ApiError:
+        return None
 
 
 def load(order: dict[str, Any]) -> None:
@@ -290,7 +293,8 @@ def sited(folder: Path) -> Iterator[Site]:
 def measured(name: str, jobs: int) -> dict[str, Any]:
     """One part, on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="bursar-bench-") as folder, sited(Path(folder)) as site:
-        room = 2 * jobs if name == "burst" else jobs // 2
+        # Leaves of whole cores.
+        room = 2 * jobs if name == "burst" else jobs // 2 // LEAVES * LEAVES
         make_tree(site, room)
         return burst(site, jobs) if name == "burst" else churn(site, jobs, room)
 
