@@ -11,8 +11,12 @@ differs in the dimension of bit 1. A question by some of the dimensions and from
 counted: those with an entry that differs in no dimension of the question and is not before its first day. Entries that
 another one implies are not kept, so a pod that never changes has two kinds of rows: its first day, and all others.
 
-Alternatives refused: a row for each pod and day, which is what shall not be read; estimates (HyperLogLog), which are not exact;
-a table for each set of dimensions, of which there are 256.
+**Periods that begin or end within a day.** Pods that began and ended within one day are summed a second time, by the quarter of
+an hour of their creation (``report_slots``): what a question leaves out of its first and last day. Only pods that were there at
+the cut are read (:mod:`projections.reports.days`).
+
+Alternatives refused: sums of hours, of which a pod has a row for each; a row for each pod and day, which is what shall not be
+read; estimates (HyperLogLog), which are not exact; a table for each set of dimensions, of which there are 256.
 
 Source: docs/accounting.md.
 """
@@ -30,7 +34,7 @@ from projections.devices.entries import of_segment
 from projections.engine.contract import Integer, row_table
 from projections.engine.model import Sum
 from projections.engine.sums import Group, Shares
-from projections.pod_runs import NOBODY, PodRun, Segment
+from projections.pod_runs import NOBODY, PodRun, Segment, is_one_day
 from projections.usage import DAY, pieces
 
 #: What the values of a :class:`_Stretch` are, in order.
@@ -43,15 +47,18 @@ SUMS = (
     "pods", "held_pods", "cpu_milli_s", "gpu_milli_s", "memory_mib_s", "held_s", "waiting_s", "unknown_s",
 )  # fmt: skip
 
+#: Seconds of a slot: pods of one day by their creation.
+SLOT = 900
+
 WAITED, HELD, UNKNOWN = range(3)
 
 Values = tuple[str, ...]
 
 
-def _table(name: str, dimensions: Sequence[str]) -> sa.Table:
+def _table(name: str, dimensions: Sequence[str], period: str = "day_s") -> sa.Table:
     return row_table(
         name,
-        sa.Column("day_s", Integer, primary_key=True),
+        sa.Column(period, Integer, primary_key=True),
         *(sa.Column(dimension, sa.Text, primary_key=True) for dimension in dimensions),
         # Where else the pods of this row were before, and how many days ago at the most.
         sa.Column("seen", sa.Text, primary_key=True),
@@ -249,6 +256,20 @@ def _of_days(days: list[_Day], chosen: Callable[[Values], Values]) -> dict[Group
     return found
 
 
+def slot_shares(dimensions: Sequence[str]) -> Shares:
+    """What a pod of one day adds by the slot of its creation; nothing of a pod of several days."""
+    of_day = shares(dimensions)
+
+    def of_pod(row: PodRun) -> dict[Group, list[int]]:
+        run = row.run
+        if run.end_s is None or not is_one_day(run.created_s, run.end_s + run.unknown_s):
+            return {}
+        slot_s = run.created_s - run.created_s % SLOT
+        return {(slot_s, *group[1:]): sums for group, sums in of_day(row).items()}
+
+    return of_pod
+
+
 @lru_cache(maxsize=65_536)
 def is_counted(seen: str, chosen: int, days: int | None) -> bool:
     """Whether pods that were ``seen`` there before are counted in an earlier row of a question by the dimensions of the bits
@@ -269,9 +290,16 @@ TABLES = tuple(
     )
 )
 
+#: Pods of one day by all dimensions but the workload.
+SLOT_DIMENSIONS = DIMENSIONS[:-1]
+slots = _table("report_slots", SLOT_DIMENSIONS, "slot_s")
+
 sums = Sum(
     name="report_days",
-    version=1,
+    version=2,
     of="pod_runs",
-    tables=tuple((table, shares(dimensions)) for dimensions, table in TABLES),
+    tables=(
+        *((table, shares(dimensions)) for dimensions, table in TABLES),
+        (slots, slot_shares(SLOT_DIMENSIONS)),
+    ),
 )

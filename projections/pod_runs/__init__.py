@@ -6,7 +6,7 @@
 Source: docs/accounting.md, the heart of the ledger.
 """
 
-from projections.pod_runs.blocks import blocks
+from projections.pod_runs.blocks import blocks, is_one_day, longer
 from projections.pod_runs.derive import NOBODY, UNASSIGNED, derive, idle_for
 from projections.pod_runs.ends import Absence
 from projections.pod_runs.fold import fold, is_same_run
@@ -41,7 +41,9 @@ __all__ = [
     "fold",
     "held_segments",
     "idle_for",
+    "is_one_day",
     "is_same_run",
+    "longer",
     "pod_beats",
     "pod_lists",
     "pod_runs",

@@ -26,3 +26,13 @@ def blocks(first_s: int, last_s: int) -> list[int]:
         for level, width_s in enumerate(_WIDTHS)
         for number in range(first_s // width_s, last_s // width_s + 1)
     ]
+
+
+def is_one_day(first_s: int, last_s: int) -> bool:
+    """Whether both seconds lie in one day: then their block is one of one day."""
+    return first_s // _WIDTHS[0] == last_s // _WIDTHS[0]
+
+
+def longer(first_s: int, last_s: int) -> list[int]:
+    """Those of :func:`blocks` that are longer than a day."""
+    return [number for number in blocks(first_s, last_s) if number % len(_WIDTHS)]

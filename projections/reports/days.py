@@ -1,8 +1,9 @@
-"""Whole days of a question from the sums that are kept of ended pods, and which pods are to be read beside them.
+"""Days of a question from the sums that are kept of ended pods, and which pods are to be read beside them.
 
-What has not ended, and what was there in the rest of a day at the beginning or the end of the period, is read pod by pod;
-what of those pods is in the sums as well is taken out again by the same reading. So whatever is read beside, the answer
-is the same, and it has to be enough: every pod that is not in the sums of whole days as it was at the question's moment.
+A question takes whole days. Of the first and the last one the part outside the period is taken out again: pods of that one day by
+the quarter of an hour of their creation, all others one by one. What has not ended, and what was there at a cut or at the
+question's moment, is read pod by pod; its share in the sums is taken out by the same reading. So whatever is read beside, the
+answer is the same, and it has to be enough: every pod that is not in the sums as it was in the period.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import sqlalchemy as sa
 
 from projections.engine.store import LEDGER
 from projections.engine.tables import checkpoints
-from projections.pod_runs import blocks, pod_runs
-from projections.report_days import SUMS, TABLES, is_counted
+from projections.pod_runs import blocks, is_one_day, longer, pod_runs
+from projections.report_days import SLOT, SLOT_DIMENSIONS, SUMS, TABLES, is_counted, slots
 from projections.report_days import sums as kept
 from projections.reports.periods import periods
 from projections.reports.shape import UTC, Key, Question, Sums
-from projections.usage import DAY
+from projections.usage import DAY, HOUR
 
 #: Days of a period whose pods are looked up by their blocks; of a longer one all pods are read in order.
 _MOST_DAYS = 40
@@ -32,8 +33,21 @@ _OF_ONE = frozenset({"cluster", "namespace"})
 _EVER_S = 2**40
 
 
+class Outside(msgspec.Struct, frozen=True):
+    """[from_s, to_s) of the days of a :class:`Middle`, which the question leaves out; ``slots`` are those wholly within."""
+
+    from_s: int
+    to_s: int
+    slots: tuple[int, int]
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """From the question's cut to the nearest slot: what was there is read."""
+        return (self.from_s, self.slots[0]) if self.from_s % DAY else (self.slots[1], self.to_s)
+
+
 class Middle(msgspec.Struct, frozen=True):
-    """The whole days of a question that are answered by ``table``, whose ``dimensions`` have numbers by their order."""
+    """The days of a question that are answered by ``table``, whose ``dimensions`` have numbers by their order."""
 
     table: sa.Table
     dimensions: Sequence[str]
@@ -41,30 +55,57 @@ class Middle(msgspec.Struct, frozen=True):
     to_s: int
     #: The same question about these days as they are known now.
     question: Question
+    outside: tuple[Outside, ...]
 
 
 def middle(connection: sa.Connection, question: Question) -> Middle | None:
-    """The days whose sums answer the question; None where none do, or the ledger does not have them yet."""
+    """The days whose sums answer the question; None where none do, where the ledger does not have them yet, or where it is faster
+    to read the pods of the period.
+    """
     names = {_column(name) for name in (*question.by, *question.where)} - {"day"}
     is_cut = "day" in question.by and question.zone.key != UTC.key
     found = next((one for one in TABLES if names <= set(one[0])), None)
-    if found is None or is_cut or not _is_kept(connection):
+    from_s, until_s = question.from_s, question.until_s
+    if found is None or is_cut or (from_s is not None and until_s - from_s <= HOUR):
         return None
-    from_s = None if question.from_s is None else -(-question.from_s // DAY) * DAY
-    to_s = question.until_s // DAY * DAY
-    if from_s is not None and from_s >= to_s:
+    if not _is_kept(connection):
         return None
+    to_s = -(-until_s // DAY) * DAY
+    outside = []
+    if from_s is not None and from_s % DAY:
+        begin_s = from_s - from_s % DAY
+        outside.append(Outside(begin_s, from_s, (begin_s, from_s - from_s % SLOT)))
+        from_s = begin_s
+    if until_s < to_s:
+        outside.append(Outside(until_s, to_s, (-(-until_s // SLOT) * SLOT, to_s)))
     asked = msgspec.structs.replace(question, from_s=from_s, to_s=to_s, as_of_s=_EVER_S, moments={})
-    return Middle(found[1], found[0], from_s, to_s, asked)
+    return Middle(found[1], found[0], from_s, to_s, asked, tuple(outside))
 
 
 def add(
     connection: sa.Connection, question: Question, middle: Middle, totals: dict[Key, Sums]
 ) -> None:
-    """Add what ended pods have in the middle. Rows are few: groups, days and the ways in which their pods were seen."""
+    """Add what ended pods have in the middle, without the slots outside. Rows are few: groups, days and the ways in which their
+    pods were seen.
+    """
+    _add(connection, question, middle.dimensions, _days_asked(question, middle), totals, 1)
+    for part in middle.outside:
+        if part.slots[0] < part.slots[1]:
+            query = _slots_asked(question, part)
+            _add(connection, question, SLOT_DIMENSIONS, query, totals, -1)
+
+
+def _add(
+    connection: sa.Connection,
+    question: Question,
+    dimensions: Sequence[str],
+    asked: tuple[list[str], sa.Select[Any]],
+    totals: dict[Key, Sums],
+    sign: int,
+) -> None:
     names = {_column(name) for name in (*question.by, *question.where)}
-    bits = sum(1 << n for n, name in enumerate(middle.dimensions) if name in names)
-    groups, query = _asked(question, middle)
+    bits = sum(1 << n for n, name in enumerate(dimensions) if name in names)
+    groups, query = asked
     places = [groups.index(_column(name)) for name in question.by]
     day = periods("day", UTC)
     found: dict[tuple[Any, ...], Sums] = {}
@@ -79,18 +120,36 @@ def add(
             sums = found[raw] = totals[key]
         seen, seen_held, days, pods, held_pods, cpu, gpu, memory, held, waiting, unknown = row[-11:]
         if not is_counted(seen, bits, days):
-            sums.pods += int(pods)
+            sums.pods += sign * int(pods)
         if not is_counted(seen_held, bits, days):
-            sums.held_pods += int(held_pods)
-        sums.cpu_milli_s += int(cpu)
-        sums.gpu_milli_s += int(gpu)
-        sums.memory_mib_s += int(memory)
-        sums.held_s += int(held)
-        sums.waiting_s += int(waiting)
-        sums.unknown_s += int(unknown)
+            sums.held_pods += sign * int(held_pods)
+        sums.cpu_milli_s += sign * int(cpu)
+        sums.gpu_milli_s += sign * int(gpu)
+        sums.memory_mib_s += sign * int(memory)
+        sums.held_s += sign * int(held)
+        sums.waiting_s += sign * int(waiting)
+        sums.unknown_s += sign * int(unknown)
 
 
-def _asked(question: Question, middle: Middle) -> tuple[list[str], sa.Select[Any]]:
+def _slots_asked(question: Question, part: Outside) -> tuple[list[str], sa.Select[Any]]:
+    """As :func:`_days_asked`, of the slots outside; each of their pods is there on one day alone."""
+    columns = slots.c
+    groups = [name for name in ("day", *SLOT_DIMENSIONS) if name in {*map(_column, question.by)}]
+    # A slot lies in one day, and so do all that are asked for.
+    day = sa.literal_column(str(part.slots[0] // DAY * DAY))
+    chosen = [day if name == "day" else columns[name] for name in groups]
+    grouped = [columns[name] for name in groups if name != "day"]
+    summed = [sa.func.sum(columns[name]) for name in SUMS]
+    query = (
+        sa.select(*chosen, columns.seen, columns.seen_held, sa.literal_column("0"), *summed)
+        .where(columns.slot_s >= part.slots[0], columns.slot_s < part.slots[1])
+        .where(*(columns[_column(name)] == value for name, value in question.where.items()))
+        .group_by(*grouped, columns.seen, columns.seen_held)
+    )
+    return groups, query
+
+
+def _days_asked(question: Question, middle: Middle) -> tuple[list[str], sa.Select[Any]]:
     """The groups, and a query for them, ``seen``, ``seen_held``, days since the period began (of one day 0), and the sums."""
     columns, first_s = middle.table.c, middle.from_s
     # In the order of the key, so that most questions need no sorting.
@@ -128,16 +187,24 @@ def _age(columns: Any, first_s: int) -> sa.ColumnElement[Any]:
 
 def beside(
     connection: sa.Connection, question: Question, middle: Middle
-) -> tuple[list[str], list[str]]:
-    """The pods to be read: those that have not ended, and those that have; by uid."""
+) -> tuple[list[str], list[str], list[str]]:
+    """The pods to be read, by uid: those that have not ended, those that have, and of these the ones whose share is in the sums
+    of the middle, as :func:`add` takes them.
+    """
     as_of_s = question.as_of_s
-    # At the moment of the question, then before the whole days, and after them.
-    around = [(as_of_s, as_of_s)]
-    if question.from_s is not None and middle.from_s is not None:
-        around += [(question.from_s, middle.from_s)] if question.from_s < middle.from_s else []
-    around += [(middle.to_s, question.until_s)] if middle.to_s < question.until_s else []
-    ended = {uid for lo, hi in around for uid in _there(connection, lo, hi)}
-    return open_pods(connection, question), sorted(ended)
+    found = _there(connection, as_of_s, as_of_s)
+    for part in middle.outside:
+        found += _there(connection, *part.cut)
+        found += _there(connection, part.from_s, part.to_s, longer(part.from_s, part.to_s))
+    ended = {uid for uid, _, _ in found}
+    # Pods of one day in slots outside: these sums have taken them out.
+    out = {
+        uid
+        for uid, created_s, last_s in found
+        for part in middle.outside
+        if part.slots[0] <= created_s < part.slots[1] and is_one_day(created_s, last_s)
+    }
+    return open_pods(connection, question), sorted(ended), sorted(ended - out)
 
 
 def within(connection: sa.Connection, question: Question) -> list[str] | None:
@@ -147,7 +214,8 @@ def within(connection: sa.Connection, question: Question) -> list[str] | None:
     if from_s is None or not is_short or not _is_kept(connection):
         return None
     going = open_pods(connection, question)
-    return sorted({*going, *_there(connection, from_s, max(from_s, until_s))})
+    there = _there(connection, from_s, max(from_s, until_s))
+    return sorted({*going, *(uid for uid, _, _ in there)})
 
 
 def open_pods(connection: sa.Connection, question: Question) -> list[str]:
@@ -159,15 +227,18 @@ def open_pods(connection: sa.Connection, question: Question) -> list[str]:
     return sorted(row[0] for row in connection.execute(query))
 
 
-def _there(connection: sa.Connection, first_s: int, last_s: int) -> list[str]:
-    """The ended pods that were there, or unknown, in [first_s, last_s]."""
+def _there(
+    connection: sa.Connection, first_s: int, last_s: int, among: list[int] | None = None
+) -> list[tuple[str, int, int]]:
+    """The ended pods that were there, or unknown, in [first_s, last_s]: uid, creation, last second; of some blocks alone."""
     runs = pod_runs.c
-    query = sa.select(runs.uid).where(
-        runs.block.in_(blocks(first_s, last_s)),
+    last = runs.end_s + runs.unknown_s
+    query = sa.select(runs.uid, runs.created_s, last).where(
+        runs.block.in_(blocks(first_s, last_s) if among is None else among),
         runs.created_s <= last_s,
-        runs.end_s + runs.unknown_s >= first_s,
+        last >= first_s,
     )
-    return [row[0] for row in connection.execute(query)]
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
 def ended_pods(connection: sa.Connection) -> int:

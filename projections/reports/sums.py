@@ -39,9 +39,9 @@ def report(connection: sa.Connection, question: Question) -> list[Row]:
         _add_pods(totals, pieces(connection, question, uids=days.within(connection, question)))
         return _rows(totals)
     days.add(connection, question, middle, totals)
-    going, ended = days.beside(connection, question, middle)
+    going, ended, kept = days.beside(connection, question, middle)
     # What is kept of those that ended is in the first part already.
-    parts = ((question, [*going, *ended], 1), (middle.question, ended, -1))
+    parts = ((question, [*going, *ended], 1), (middle.question, kept, -1))
     if "day" not in question.by:
         for asked, uids, sign in parts:
             _add_pods(totals, pieces(connection, asked, uids=uids), sign)
@@ -59,21 +59,35 @@ def report(connection: sa.Connection, question: Question) -> list[Row]:
 def sums(connection: sa.Connection, question: Question) -> list[Row]:
     """Amounts and held seconds by group, as :func:`report` has them; the rest is 0, groups that held nothing are not there.
 
-    Whole past days and hours come from the sums kept while folding, which are few; only what is open, and the hours
-    around the ends of the period, come from segments. Where a question goes beyond those sums, all does.
+    Where the sums of reports do not tell the groups apart, whole past days and hours come from those of usage; only what is open,
+    and the rest of an hour at the end of the period, come from segments. Where a question goes beyond those sums, all does.
     """
     by = check(question.by)
     totals = _empty(question)
+    if days.middle(connection, question) is not None:
+        for row in report(connection, question):
+            one = row.sums
+            kept = (one.cpu_milli_s, one.gpu_milli_s, one.memory_mib_s, one.held_s)
+            totals[row.key] = Sums(0, 0, *kept)
+        return _held(totals, by)
     width_s = _width(question)
     rest = question
     if width_s:
-        middle_s = question.until_s - question.until_s % width_s
-        if question.from_s is None or middle_s > question.from_s:
-            _add_kept(connection, question, middle_s, width_s, totals)
-            past = msgspec.structs.replace(question, to_s=middle_s)
+        hour_s = question.until_s - question.until_s % HOUR
+        if question.from_s is None or hour_s > question.from_s:
+            # Days, and the hours of the last one.
+            middle_s = question.until_s - question.until_s % width_s
+            first = middle_s if question.from_s is None else max(middle_s, question.from_s)
+            _add_kept(connection, question, None, middle_s, width_s, totals)
+            _add_kept(connection, question, first, hour_s, HOUR, totals)
+            past = msgspec.structs.replace(question, to_s=hour_s)
             _add_segments(connection, past, totals, only_open=True)
-            rest = msgspec.structs.replace(question, from_s=middle_s)
+            rest = msgspec.structs.replace(question, from_s=hour_s)
     _add_segments(connection, rest, totals)
+    return _held(totals, by)
+
+
+def _held(totals: dict[Key, Sums], by: tuple[str, ...]) -> list[Row]:
     return _rows(
         {key: found for key, found in totals.items() if found.held_s or found.gpu_milli_s or not by}
     )
@@ -127,11 +141,12 @@ def _width(question: Question) -> int:
 def _add_kept(
     connection: sa.Connection,
     question: Question,
+    from_s: int | None,
     until_s: int,
     width_s: int,
     totals: dict[Key, Sums],
 ) -> None:
-    """Add what ended segments hold in whole periods before ``until_s``."""
+    """Add what ended segments hold in whole periods before ``until_s``, of the question's from ``from_s`` on."""
     table = usage_hours if width_s == HOUR else usage_days
     columns = table.c
     period = columns.hour_s if width_s == HOUR else columns.day_s
@@ -141,7 +156,7 @@ def _add_kept(
             *chosen,
             *(sa.func.sum(columns[n]) for n in ("cpu_milli_s", "memory_mib_s", "gpu_milli_s", "held_s")),
         )
-        .where(period < until_s, *(() if question.from_s is None else (period >= question.from_s,)))
+        .where(period < until_s, *(period >= one for one in (question.from_s, from_s) if one is not None))
         .where(*(columns[_KEPT[name]] == value for name, value in question.where.items()))
         .group_by(*chosen)
     )  # fmt: skip

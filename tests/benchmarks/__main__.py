@@ -31,6 +31,7 @@ NAMES = (
     "start",
     "lab",
     "past",
+    "age",
     "segments",
     "history_size",
     "elastic",

@@ -202,7 +202,8 @@ def _copy(store: Store, spans: int) -> None:
         "block": f"CASE WHEN end_s IS NULL THEN NULL {levels} ELSE -1 END",
     }
     moved |= {
-        name: f"{name} + :by" for name in ("created_s", "start_s", "end_s", "day_s", "hour_s")
+        name: f"{name} + :by"
+        for name in ("created_s", "start_s", "end_s", "day_s", "hour_s", "slot_s")
     }
     moved |= {
         name: f"{name} + CAST(:by AS BIGINT) * 1000000"

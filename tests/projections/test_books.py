@@ -249,6 +249,7 @@ def test_poison_is_parked_and_changes_no_row_and_the_rest_goes_on():
         "report_days_by_model": 1,
         "report_days_by_node": 1,
         "report_days_by_team": 1,
+        "report_slots": 1,
         "evidence": 1,
     } == {name: count for name, count in told.items() if count}
 

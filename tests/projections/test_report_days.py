@@ -25,10 +25,10 @@ DIMENSIONS = ("team", "user", "namespace", "quota", "model", "cluster", "node")
 QUOTA = "biz.group.resource.quota"
 
 
-def asked(store, question):
+def asked(store, question, asks=reports.report):
     """The answer as {key: sums}."""
     with store.engine.connect() as connection:
-        rows = reports.report(connection, question)
+        rows = asks(connection, question)
     return {row.key: msgspec.structs.asdict(row.sums) for row in rows}
 
 
@@ -149,6 +149,96 @@ def test_late_and_strange_facts_restate_the_days(world, question, random):
     kept = asked(store, question)
 
     assert kept == asked(without_sums(store), question)
+
+
+@st.composite
+def _busy_days(draw):
+    """Many short pods around one midnight, and where a question's period begins and ends among them."""
+    events = []
+    for number in range(draw(st.integers(3, 9))):
+        created = draw(st.sampled_from((0, 450, 900, 1_700, 40_000, DAY - 600, DAY, DAY + 450)))
+        created += FIRST_S - said.START_S + DAY
+        length = draw(st.sampled_from((0, 1, 449, 450, 900, 5_000, 50_000)))
+        team = draw(st.sampled_from(("a", "b")))
+        fields = {"created": created, "scheduled": created, "team": team}
+        if draw(st.booleans()):
+            fields |= {"scheduled": None, "node": None, "phase": "Pending"}
+        events.append(said.pod_observed(f"p{number}", 1, created, **fields))
+        if draw(st.booleans()):
+            fields["team"] = draw(st.sampled_from(("a", "b")))
+            events.append(said.pod_observed(f"p{number}", 2, created + length // 2, **fields))
+        if draw(st.integers(0, 5)):
+            end = created + length
+            events.append(said.pod_vanished(f"p{number}", 3, end, deletion=end, **fields))
+    return events
+
+
+_cuts = st.integers(0, 3 * 96).map(lambda n: FIRST_S + n * 900) | st.integers(
+    FIRST_S, FIRST_S + 3 * DAY
+)
+
+
+@given(
+    _busy_days(),
+    st.none() | _cuts,
+    st.none() | _cuts,
+    _cuts | st.just(FIRST_S + 5 * DAY),
+    st.sampled_from(((), ("team",), ("team", "day"), ("day",), ("node", "model"), ("user",))),
+)
+def test_periods_that_begin_or_end_within_a_day_are_the_sums_of_pods(events, first, to, as_of, by):
+    store = folded(said.numbered(events))
+    question = Question(by=by, from_s=first, to_s=to, as_of_s=as_of)
+    kept = asked(store, question)
+    amounts = asked(store, question, reports.sums)
+
+    without_sums(store)
+    assert kept == asked(store, question)
+    assert amounts == asked(store, question, reports.sums)
+
+
+def busy_today(count=50):
+    """Pods that ended today, one that is open, and one that was there at noon yesterday."""
+    events = [said.pod_observed("open", 1, 60, scheduled=60, created=60)]
+    lives = [(f"p{n}", DAY + n * 60, DAY + n * 60 + 300) for n in range(count)]
+    lives += [(f"q{n}", n * 60, n * 60 + 300) for n in range(count)]
+    lives += [("noon", 12 * 3_600 - 60, 12 * 3_600 + 60)]
+    for uid, start, end in lives:
+        times = {"scheduled": start, "created": start}
+        events += [
+            said.pod_observed(uid, 1, start, **times),
+            said.pod_vanished(uid, 2, end, deletion=end, **times),
+        ]
+    return folded(said.numbered(events))
+
+
+@pytest.mark.parametrize(
+    ("from_s", "ended"),
+    [
+        pytest.param(None, [], id="all"),
+        pytest.param(said.START_S + 12 * 3_600, ["noon"], id="from noon yesterday"),
+    ],
+)
+def test_of_ended_pods_a_report_reads_those_at_its_cut_alone(from_s, ended):
+    store = busy_today()
+    question = Question(by=("team",), from_s=from_s, as_of_s=said.START_S + DAY + 20_000)
+    with store.engine.connect() as connection:
+        middle = days.middle(connection, question)
+        assert days.beside(connection, question, middle)[:2] == (["open"], ended)
+
+
+def test_the_line_of_amounts_reads_no_pod_that_has_ended(monkeypatch):
+    store, read = busy_today(), []
+    pieces = reports.sums.__globals__["pieces"]
+
+    def counted(connection, question, *, uids, **options):
+        read.extend(uids)
+        return pieces(connection, question, uids=uids, **options)
+
+    monkeypatch.setitem(reports.sums.__globals__, "pieces", counted)
+    question = Question(by=("namespace",), from_s=said.START_S - 1, as_of_s=said.START_S + DAY + 20_000)  # fmt: skip
+    asked(store, question, reports.sums)
+
+    assert read == ["open"]
 
 
 def moved(*teams, days_between=1):
