@@ -28,6 +28,7 @@ from projections.engine.contract import Integer, Key, partial_index, row_table
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
 from projections.pod_runs import lists
+from projections.pod_runs.list_rows import departures
 from projections.pod_runs.recent import RecentLists
 
 card_supply = row_table(
@@ -54,6 +55,8 @@ slice_lists = row_table(
     # Its uids are in the archive, in the body of the event ``sequence``.
 )
 
+slice_departures = departures("slice_departures")
+
 _texts = msgspec.json.Decoder(dict[str, str]).decode
 
 #: Parts of complete lists that stay in memory.
@@ -72,7 +75,9 @@ class CardSupply:
 
     def __init__(self, rows: Rows, restate: Restate) -> None:
         self._rows = rows
-        self._lists = RecentLists(rows.reader.select, PARTS_KEPT, slice_lists, None)
+        self._lists = RecentLists(
+            rows.reader.select, PARTS_KEPT, slice_lists, None, slice_departures
+        )
         self._touched: dict[str, None] = {}
         self._pools: set[Key] = set()
 
@@ -110,7 +115,8 @@ class CardSupply:
         """The cards of the pools that the batch changed."""
         pools, self._pools = self._pools, set()
         touched, self._touched = self._touched, {}
-        upserts = {**self._lists.changes()}
+        listed = self._lists.changes()
+        upserts = listed.upserts
         rows: list[Columns] = []
         now: dict[str, Slice] = {one.uid: one for one in self._stored(pools)}
         now |= {uid: self._rows.get(slices.projection, (uid,)) for uid in touched}
@@ -122,7 +128,8 @@ class CardSupply:
         if rows:
             upserts[card_supply] = rows
         origins = ["/".join(key) for key in sorted(pools)]
-        return Changes([(card_supply, "origin", origins)] if origins else [], upserts)
+        deletes: list[tuple[sa.Table, str, list[str]]] = [(card_supply, "origin", origins)]
+        return Changes([one for one in (*deletes, *listed.deletes) if one[2]], upserts)
 
     def settle(self) -> None:
         """Let go of what is stored."""
@@ -190,8 +197,8 @@ def _cards_at(timelines_: list[list[tuple[int, Any]]], second: int) -> set[Card]
 
 derivation = Derivation(
     name="card_supply",
-    version=3,
-    tables=(card_supply, slice_lists),
+    version=4,
+    tables=(card_supply, slice_lists, slice_departures),
     facts=(ObjectsListed,),
     follows=(slices.projection,),
     begin=CardSupply,

@@ -32,6 +32,7 @@ from projections.namespaces import Namespace
 from projections.nodes import Node
 from projections.pod_runs import lists
 from projections.pod_runs.groups import cards_of
+from projections.pod_runs.list_rows import claim_departures
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.occupied import OccupiedCards
 from projections.pod_runs.recent import RecentLists
@@ -45,7 +46,9 @@ class ClaimedPods:
     def __init__(self, rows: Rows, pods: PodMemory, around: Surroundings, parts_kept: int) -> None:
         self._rows = rows
         self._pods = pods
-        self._lists = RecentLists(rows.reader.select, parts_kept, claim_lists, None)
+        self._lists = RecentLists(
+            rows.reader.select, parts_kept, claim_lists, None, claim_departures
+        )
         self._index = ClaimIndex(rows.reader.select)
         self._holdings = ClaimHoldings(rows, self._index, self._absent, self._span_of)
         self._cards = OccupiedCards(rows, self._index, self._holdings, pods, around)
@@ -174,8 +177,9 @@ class ClaimedPods:
         uids, rows = self._index.changes()
         deletes: list[tuple[sa.Table, str, list[str]]] = [(claim_devices, "uid", uids)]
         deletes += [(table, "uid", occupied) for table in (card_segments, claim_cards)]
-        upserts = {**rows, **self._lists.changes(), **cards}
-        return Changes([one for one in deletes if one[2]], upserts)
+        listed = self._lists.changes()
+        upserts = {**rows, **listed.upserts, **cards}
+        return Changes([one for one in (*deletes, *listed.deletes) if one[2]], upserts)
 
     def settle(self) -> None:
         """Let go of what is stored."""

@@ -37,7 +37,7 @@ from projections.pod_runs.below import Below
 from projections.pod_runs.claimed import ClaimedPods
 from projections.pod_runs.derive import derive
 from projections.pod_runs.fold import fold, is_same_run
-from projections.pod_runs.list_rows import pod_beats, pod_lists
+from projections.pod_runs.list_rows import claim_departures, pod_beats, pod_departures, pod_lists
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.observed_ends import ObservedEnds
 from projections.pod_runs.recent import RecentLists
@@ -174,12 +174,11 @@ class PodRuns:
         upserts: dict[sa.Table, list[Columns]] = {
             pod_runs: [codec.columns(row) for row in touched.values()],
             held_segments: segments,
-            **self._lists.changes(),
         }
-        given = self._claimed.changes()
-        upserts |= given.upserts
+        listed, given = self._lists.changes(), self._claimed.changes()
+        upserts |= listed.upserts | given.upserts
         return Changes(
-            [(held_segments, "uid", resegmented), *given.deletes],
+            [(held_segments, "uid", resegmented), *listed.deletes, *given.deletes],
             {table: rows for table, rows in upserts.items() if rows},
         )
 
@@ -319,10 +318,12 @@ derivation = Derivation(
         pod_runs,
         held_segments,
         pod_lists,
+        pod_departures,
         pod_beats,
         pod_claims,
         claim_devices,
         claim_lists,
+        claim_departures,
         claim_cards,
         card_segments,
     ),

@@ -1,10 +1,23 @@
-"""The rows of complete lists of pods, and of the moments at which their source was alive."""
+"""The rows of complete lists of pods, of the pods that left them, and of the moments at which their source was alive."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
 from projections.engine.contract import Integer, row_table
+
+
+def departures(name: str) -> sa.Table:
+    """A table of objects that left the lists: the newest list that had each before one that lacked it, and that one."""
+    return row_table(
+        name,
+        sa.Column("uid", sa.Text, primary_key=True),
+        sa.Column("cluster", sa.Text, primary_key=True),
+        sa.Column("seen_us", Integer, primary_key=True),
+        sa.Column("missed_us", Integer, nullable=False),
+        is_clustered=True,
+    )
+
 
 pod_lists = row_table(
     "pod_lists",
@@ -16,6 +29,8 @@ pod_lists = row_table(
     # Its uids are in the archive, in the body of the event ``sequence``.
 )
 
+pod_departures = departures("pod_departures")
+claim_departures = departures("claim_departures")
 
 #: When the source of pods was known to be told of every change; the newest before a list bounds what the list missed.
 pod_beats = row_table(

@@ -16,7 +16,7 @@ from bus.events.pods import PodsListed
 from projections.engine.segments.reading import event_at
 from projections.engine.tables import events
 from projections.pod_runs.list_rows import pod_beats
-from projections.pod_runs.lists import Listed, Part
+from projections.pod_runs.lists import Part
 from projections.pod_runs.shape import (
     PodRun,
     held_segments,
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from projections.engine.changes import RowReader
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+#: A cluster, and uids [first, until) of it; until "" is no upper end.
+Extent = tuple[str, str, str]
 
 
 def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
@@ -127,34 +130,55 @@ def vanished(select: Select, part: Part) -> list[str]:
 
 def newest_parts(select: Select, lists: sa.Table, count: int) -> list[Part]:
     """The newest parts of complete lists, oldest first."""
-    query = _parts(lists).order_by(lists.c.time_us.desc(), lists.c.first_uid.desc())
-    return [_part(select, row) for row in reversed(select(query.limit(count)))]
+    query = sa.select(lists).order_by(lists.c.time_us.desc(), lists.c.first_uid.desc())
+    return [with_uids(select, part_of(row)) for row in reversed(select(query.limit(count)))]
 
 
 def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
     """The stored part of the same moment and range; None where there is none."""
-    query = _parts(lists).where(
+    query = sa.select(lists).where(
         lists.c.cluster == part.cluster,
         lists.c.time_us == part.time_us,
         lists.c.first_uid == part.first,
     )
     found = select(query)
-    return _part(select, found[0]) if found else None
+    return with_uids(select, part_of(found[0])) if found else None
 
 
-def parts_before(
-    select: Select, lists: sa.Table, pod: Listed, until_us: int, count: int
+def parts_between(
+    select: Select, lists: sa.Table, of: Extent, since_us: int, until_us: int, count: int
 ) -> list[Part]:
-    """The newest parts that cover an object and were asked for before ``until_us``: newest first."""
-    query = _parts(lists).where(
-        lists.c.cluster == pod.cluster,
+    """The first ``count`` parts, without their uids, that cover any of an extent and were asked for after ``since_us`` and
+    before ``until_us``; newest first with a negative count.
+    """
+    cluster, first, until = of
+    query = sa.select(lists).where(
+        lists.c.cluster == cluster,
+        lists.c.time_us > since_us,
         lists.c.time_us < until_us,
-        lists.c.first_uid <= pod.uid,
-        sa.or_(lists.c.until_uid == "", lists.c.until_uid > pod.uid),
+        sa.or_(lists.c.until_uid == "", lists.c.until_uid > first),
+        *([lists.c.first_uid < until] if until else []),
     )
-    return [
-        _part(select, row) for row in select(query.order_by(lists.c.time_us.desc()).limit(count))
-    ]
+    order = [lists.c.time_us, lists.c.first_uid]
+    query = query.order_by(*([one.desc() for one in order] if count < 0 else order))
+    return [part_of(row) for row in select(query.limit(abs(count)))]
+
+
+def part_of(row: tuple[Any, ...]) -> Part:
+    """A part as it is stored, without its uids."""
+    return Part(row[0], row[1], row[2], row[3], row[4], row[5], frozenset())
+
+
+def with_uids(select: Select, part: Part) -> Part:
+    """The part with the uids that its event has."""
+    found = select(sa.select(events.c.body).where(events.c.sequence == part.sequence))
+    if found:
+        body = found[0][0]
+    else:
+        # The archive was trimmed: a segment has it.
+        body = there.body if (there := event_at(select, part.sequence)) is not None else b""
+    uids = frozenset(_listed.decode(body).uids)
+    return msgspec.structs.replace(part, uids=uids)
 
 
 def has_list(select: Select, lists: sa.Table, cluster: str, since_us: int, until_us: int) -> bool:
@@ -206,25 +230,4 @@ def beat_after(select: Select, cluster: str, after_us: int) -> int | None:
     return found
 
 
-def _parts(lists: sa.Table) -> sa.Select[Any]:
-    return sa.select(
-        lists.c.cluster,
-        lists.c.time_us,
-        lists.c.first_uid,
-        lists.c.until_uid,
-        lists.c.resource_version,
-        lists.c.sequence,
-        events.c.body,
-    ).outerjoin(events, events.c.sequence == lists.c.sequence)
-
-
 _listed = msgspec.json.Decoder(PodsListed)
-
-
-def _part(select: Select, row: tuple[Any, ...]) -> Part:
-    body = row[6]
-    if body is None:
-        # The archive was trimmed: a segment has it.
-        body = there.body if (there := event_at(select, row[5])) is not None else b""
-    uids = frozenset(_listed.decode(body).uids)
-    return Part(row[0], row[1], row[2], row[3], row[4], row[5], uids)

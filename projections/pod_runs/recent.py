@@ -1,7 +1,8 @@
 """The newest parts of complete lists in memory, and the way to the older ones.
 
-Almost every question about an absent pod is answered by what was listed last. Where it is not, the stored lists are
-asked, so that an answer never depends on how much is kept in memory.
+Almost every question about an absent pod is answered by what was listed last. Where it is not, the stored lists are asked, so
+that an answer never depends on how much is kept in memory: first when the pod left them, so that those that have lacked it since
+are not read one by one.
 
 Source: docs/accounting.md (end unseen).
 """
@@ -10,15 +11,18 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from projections.pod_runs import lists, queries
+from projections.engine.changes import Changes
+from projections.pod_runs import departures, lists, queries
+from projections.pod_runs.departures import Departures
 from projections.pod_runs.ends import Absence
-from projections.pod_runs.list_rows import pod_beats, pod_lists
+from projections.pod_runs.list_rows import pod_beats, pod_departures, pod_lists
+from projections.pod_runs.part_memory import NEVER, PartMemory, Select, extent_of
 from projections.pod_runs.shape import Pod
 from projections.timelines import precedes
 
@@ -28,15 +32,8 @@ BEATS_KEPT = 64
 #: A source that reported within this time before an observation (microseconds) was alive: it reports about once a minute.
 ALIVE_US = 75 * 1_000_000
 
-#: Before every moment: nothing is stored beyond memory.
-_NEVER = -(2**62)
-#: Stored parts that are read first where memory has no answer; each further reading takes four times as many.
-_FIRST_READ = 8
 
-Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
-
-
-class RecentLists:
+class RecentLists(PartMemory):
     """Parts of complete lists, the newest ``kept`` of each cluster in memory. ``added``: those of this batch.
 
     Without a table of beats nothing counts but lists.
@@ -48,19 +45,18 @@ class RecentLists:
         kept: int,
         table: sa.Table = pod_lists,
         beats: sa.Table | None = pod_beats,
+        left: sa.Table = pod_departures,
     ) -> None:
-        self._select = select
+        super().__init__(select, table)
         self._kept = kept
-        self._lists_table, self._beats_table = table, beats
-        self._parts: dict[str, list[lists.Part]] = defaultdict(list)
-        #: Parts of this time or before may be missing in memory.
-        self._dropped_us = _NEVER
+        self._beats_table, self._left_table = beats, left
+        self._departures = Departures(select, left)
         self.added: list[lists.Part] = []
         #: What the part had whose place the newest one took.
         self.replaced: frozenset[str] = frozenset()
         self._beats: dict[str, list[int]] = defaultdict(list)
         #: Beats of this time or before may be missing in memory.
-        self._beats_dropped_us = _NEVER
+        self._beats_dropped_us = NEVER
         #: (cluster, time, sequence) of those of this batch.
         self.beats_added: list[tuple[str, int, int]] = []
 
@@ -120,11 +116,14 @@ class RecentLists:
     def proof(self, pod: Pod, version: str, us: int, since_us: int) -> int:
         """The newest moment from ``since_us`` to ``us`` at which lists or beats prove a pod that ended at ``version``."""
         proven_us = max(since_us, self._beat(pod.cluster, us) or since_us)
-        for part in self._covering(pod):
+
+        def is_asked(part: lists.Part) -> bool:
+            return precedes(part.resource_version, part.time_us, version, us)
+
+        for part in self._older(pod, us + 1, is_asked):
             if part.time_us <= proven_us:
                 break
-            is_before = precedes(part.resource_version, part.time_us, version, us)
-            if part.time_us <= us and is_before and pod.uid in part.uids:
+            if is_asked(part) and pod.uid in part.uids:
                 return part.time_us
         return proven_us
 
@@ -152,6 +151,7 @@ class RecentLists:
         if same is not None and lists.rank(part) <= lists.rank(same):
             return None
         is_late = may_be_stored or (bool(known) and known[-1].time_us > part.time_us)
+        self._depart(part, same)
         self.replaced = same.uids if same is not None else frozenset()
         if same is not None:
             known[:] = [p for p in known if p != same]
@@ -164,25 +164,57 @@ class RecentLists:
         """What the complete lists say of a pod, or of a claim."""
         return lists.absence(pod, self._covering(pod), partial(self._beat, pod.cluster))
 
+    def _depart(self, part: lists.Part, same: lists.Part | None) -> None:
+        """Note which objects left the lists between ``part``, in the place of ``same``, and those around it."""
+        until = part.until
+        if same is not None:
+            until = max(until, same.until) if until and same.until else ""
+        before = departures.stretches(part, until, self._beside(part, until, is_before=True))
+        after = departures.stretches(part, until, self._beside(part, until, is_before=False))
+        for uid, removed, added in departures.changes(before, after, same, part):
+            self._departures.change(uid, removed, added, part)
+
     def _covering(self, pod: lists.Listed) -> Iterator[lists.Part]:
         """The parts that cover a pod or a claim, newest first: those in memory, then the stored ones, as far as they are asked
-        for.
+        for. Of those that lack it, and are newer than its newest observation, the oldest stands for all.
         """
-        known = [part for part in reversed(self._parts[pod.cluster]) if part.covers(pod.uid)]
-        yield from (part for part in known if part.time_us > self._dropped_us)
-        if self._dropped_us == _NEVER:
-            return
-        late = {part.time_us: part for part in known if part.time_us <= self._dropped_us}
-        until_us, count = self._dropped_us + 1, _FIRST_READ
-        while True:
-            found = queries.parts_before(self._select, self._lists_table, pod, until_us, count)
-            since_us = _NEVER if len(found) < count else found[-1].time_us
-            both = {part.time_us: part for part in found}
-            both |= {us: part for us, part in late.items() if since_us <= us < until_us}
-            yield from (both[us] for us in sorted(both, reverse=True))
-            if len(found) < count:
+        version, observed_us, _ = pod.history[-1]
+
+        def is_asked(part: lists.Part) -> bool:
+            return precedes(version, observed_us, part.resource_version, part.time_us)
+
+        extent = extent_of(pod)
+        recent, late = self._known(extent)
+        yield from recent
+        until_us = self._dropped_us + 1
+        last = recent[-1] if recent else None
+        if last is None:
+            last = next(self._stored(extent, late, until_us, lambda _: True), None)
+            if last is None:
                 return
-            until_us, count = since_us, 4 * count
+            yield last
+            until_us = last.time_us
+        if self._dropped_us != NEVER and pod.uid not in last.uids:
+            left_us = self._departures.newest(pod.cluster, pod.uid, until_us)
+            since_us = NEVER if left_us is None else left_us
+            earlier_us = observed_us - lists.EARLIER_US
+            oldest_us = max(since_us, earlier_us)
+            for part in self._stored(extent, late, oldest_us, lambda _: False, is_before=False):
+                if part.time_us >= until_us:
+                    break
+                if is_asked(part):
+                    yield part
+                    break
+            if since_us < earlier_us:
+                until_us = min(until_us, earlier_us + 1)
+                for part in self._stored(extent, late, until_us, lambda _: False):
+                    if part.time_us <= since_us:
+                        break
+                    yield part
+            if left_us is None:
+                return
+            until_us = left_us + 1
+        yield from self._stored(extent, late, until_us, is_asked)
 
     def may_change(self, pod: lists.Listed, part: lists.Part) -> bool:
         """Whether ``part``, the newest, may change :meth:`absence`: not where the one before it said the same."""
@@ -195,10 +227,10 @@ class RecentLists:
                 return is_missing or known.time_us <= self._dropped_us
             if is_after and known.covers(pod.uid) and known is not part:
                 return is_missing != (pod.uid not in known.uids)
-        return is_missing or self._dropped_us != _NEVER
+        return is_missing or self._dropped_us != NEVER
 
-    def changes(self) -> dict[sa.Table, list[tuple[Any, ...]]]:
-        """What the batch added, as rows of its tables. The next batch begins: nothing is added yet."""
+    def changes(self) -> Changes:
+        """What the batch changed, as rows of its tables. The next batch begins: nothing is added yet."""
         parts: list[tuple[Any, ...]] = [
             (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
             for p in self.added
@@ -206,11 +238,14 @@ class RecentLists:
         found: dict[sa.Table, list[tuple[Any, ...]]] = {self._lists_table: parts}
         if self._beats_table is not None:
             found[self._beats_table] = self.beats_added
+        again, found[self._left_table] = self._departures.rows()
         self.added, self.beats_added = [], []
-        return {table: rows for table, rows in found.items() if rows}
+        deletes = [(self._left_table, "uid", again)] if again else []
+        return Changes(deletes, {table: rows for table, rows in found.items() if rows})
 
     def settle(self) -> None:
         """Let go of what is stored and not among the newest."""
+        self._departures.settle()
         for beats in self._beats.values():
             excess = len(beats) - BEATS_KEPT
             if excess > 0:

@@ -221,7 +221,6 @@ pod_runs = row_table(
     partial_index("pod_runs_vanished", "cluster", "uid", where="vanished = 1"),
     partial_index("pod_runs_open", "cluster", "uid", where="end_s IS NULL"),
     partial_index("pod_runs_idle", "cluster", "node", where="idle IS NOT NULL"),
-    # With all that says when they were there: only pods that were there at a moment are read.
     sa.Index("pod_runs_by_block", "block", "created_s", "end_s", "unknown_s"),
     partial_index("pod_runs_flagged", "flags", where="flags <> '[]'"),
     partial_index("pod_runs_observed", "cluster", "observed_us", where="observed_us IS NOT NULL"),

@@ -136,7 +136,7 @@ def _slots_asked(question: Question, part: Outside) -> tuple[list[str], sa.Selec
     columns = slots.c
     groups = [name for name in ("day", *SLOT_DIMENSIONS) if name in {*map(_column, question.by)}]
     # A slot lies in one day, and so do all that are asked for.
-    day = sa.literal_column(str(part.slots[0] // DAY * DAY))
+    day: sa.ColumnElement[Any] = sa.literal_column(str(part.slots[0] // DAY * DAY))
     chosen = [day if name == "day" else columns[name] for name in groups]
     grouped = [columns[name] for name in groups if name != "day"]
     summed = [sa.func.sum(columns[name]) for name in SUMS]

@@ -12,10 +12,10 @@ from tests.projections.engine.archives import fill, ledger
 
 #: Tables that grow with what happened, not with what is there.
 GROWING = {
-    "admissions", "bind_decisions", "budget_spends", "card_segments", "card_supply", "claim_cards", "claim_devices", "decisions",
-    "events", "grants", "held_segments", "own_charges", "pod_beats", "pod_claims", "pod_lists", "pod_runs", "report_days",
-    "report_days_by_model", "report_days_by_node", "report_slots", "resource_claims", "usage_days", "usage_hours", "waits",
-    "workloads",
+    "admissions", "bind_decisions", "budget_spends", "card_segments", "card_supply", "claim_cards", "claim_departures",
+    "claim_devices", "decisions", "events", "grants", "held_segments", "own_charges", "pod_beats", "pod_claims", "pod_departures",
+    "pod_lists", "pod_runs", "report_days", "report_days_by_model", "report_days_by_node", "report_slots", "resource_claims",
+    "usage_days", "usage_hours", "waits", "workloads",
 }  # fmt: skip
 #: Aliases under which views read them.
 ALIASES = {"g", "h", "p", "r", "w"}

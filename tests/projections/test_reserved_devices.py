@@ -237,8 +237,8 @@ def test_a_claim_that_a_complete_list_has_again_is_reserved_on():
 def test_lists_that_lack_a_claim_that_was_missed_before_cost_nothing_more(monkeypatch):
     """Each of them read all lists since the claim was lost."""
     read = []
-    part = queries._part
-    monkeypatch.setattr(queries, "_part", lambda row: read.append(row) or part(row))
+    with_uids = queries.with_uids
+    monkeypatch.setattr(queries, "with_uids", lambda *of: read.append(of) or with_uids(*of))
     lost = claim_observed("lost", "part-0", stamp=0, at=0)
     events = [SLICE, lost, *claims_listed(["lost"], 30)]
     for number in range(40):

@@ -1,5 +1,7 @@
 """What somebody with SQL can change, and who finds it: each column of each table, each view, and a whole history forged anew."""
 
+from functools import partial
+
 import msgspec
 import pytest
 import sqlalchemy as sa
@@ -62,6 +64,10 @@ def everything():
         given.said(credit, key="team", id="budget/c/r", at=6),
         Event("c", MALFORMED, "", "malformed/1", "bus", 0, b"\xff", 1, 0, "no headers"),
     ]
+    kinds = (partial(given.objects_listed, kind) for kind in ("ResourceClaim", "ResourceSlice"))
+    for list_of in (given.pods_listed, *kinds):
+        # Something left the lists before anything else was.
+        extra += [*list_of(["left"], at=-700), *list_of([], at=-600)]
     return sequenced([*LIVES, *simulate(lived()), *DECISIONS, *extra, *claimed()])
 
 

@@ -1,0 +1,153 @@
+"""When pods, or claims, left the complete lists: the newest list that had each, and the next one, which lacked it.
+
+So a question about an object that lists have lacked for long reads none of them. Departures follow from the set of lists: a late
+list changes those around it.
+
+Source: docs/accounting.md (end unseen).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections.pod_runs.lists import Part
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+#: A part, and the uids [from, until) for which it counts; "" is no upper end.
+Stretch = tuple[Part, str, str]
+#: The times of the list that had an object, and of the one that lacked it.
+Departure = tuple[int, int]
+
+#: Uids of one query.
+_ASKED = 500
+
+
+def stretches(part: Part, until: str, others: Iterable[Part]) -> list[Stretch]:
+    """The nearest of ``others``, which come nearest first, for each uid from where ``part`` begins until ``until``."""
+    found: list[Stretch] = []
+    left = [(part.first, until)]
+    for other in others:
+        rest: list[tuple[str, str]] = []
+        for first, end in left:
+            lo, hi = max(first, other.first), _earlier(end, other.until)
+            if hi and lo >= hi:
+                rest.append((first, end))
+                continue
+            found.append((other, lo, hi))
+            rest += [(first, lo)] if first < lo else []
+            rest += [(hi, end)] if hi and (not end or hi < end) else []
+        left = rest
+        if not left:
+            break
+    return found
+
+
+def _earlier(one: str, other: str) -> str:
+    return min(one, other) if one and other else one or other
+
+
+def changes(
+    before: list[Stretch], after: list[Stretch], old: Part | None, new: Part
+) -> Iterator[tuple[str, set[Departure], set[Departure]]]:
+    """(uid, departures that are none any more, new ones) where ``new`` takes the place of ``old`` between the lists around it."""
+    if old is None and not after:
+        # The newest list, as nearly all are.
+        for part, first, until in before:
+            for uid in part.uids - new.uids:
+                if first <= uid and (not until or uid < until):
+                    yield uid, set(), {(part.time_us, new.time_us)}
+        return
+    left = _by_uid(before)
+    right = _by_uid(after)
+    for uid in {*left, *new.uids, *(old.uids if old else ())}:
+        around = [left.get(uid) or _at(before, uid)], [right.get(uid) or _at(after, uid)]
+        was = _departures(uid, [*around[0], old, *around[1]])
+        now = _departures(uid, [*around[0], new, *around[1]])
+        if was != now:
+            yield uid, was - now, now - was
+
+
+def _by_uid(found: list[Stretch]) -> dict[str, Part]:
+    return {
+        uid: part
+        for part, first, until in found
+        for uid in part.uids
+        if first <= uid and (not until or uid < until)
+    }
+
+
+def _at(found: list[Stretch], uid: str) -> Part | None:
+    return next((p for p, lo, hi in found if lo <= uid and (not hi or uid < hi)), None)
+
+
+def _departures(uid: str, parts: list[Part | None]) -> set[Departure]:
+    covering = [part for part in parts if part is not None and part.covers(uid)]
+    return {
+        (one.time_us, other.time_us)
+        for one, other in pairwise(covering)
+        if uid in one.uids and uid not in other.uids
+    }
+
+
+class Departures:
+    """The rows of departures, stored ones and those of this batch."""
+
+    def __init__(self, select: Select, table: sa.Table) -> None:
+        self._select = select
+        self._table = table
+        #: uid → (cluster, when a list had it) → when one lacked it, and the event; None for one that is none any more.
+        self._changed: dict[str, dict[tuple[str, int], tuple[int, int] | None]] = defaultdict(dict)
+        self._unwritten: set[str] = set()
+
+    def change(self, uid: str, removed: set[Departure], added: set[Departure], by: Part) -> None:
+        """A list changed the departures of an object."""
+        known = self._changed[uid]
+        self._unwritten.add(uid)
+        known.update({(by.cluster, seen_us): None for seen_us, _ in removed})
+        known.update({(by.cluster, seen_us): (us, by.sequence) for seen_us, us in added})
+
+    def newest(self, cluster: str, uid: str, until_us: int) -> int | None:
+        """The time of the newest list before ``until_us`` that had an object which the next one lacked."""
+        table = self._table.c
+        changed = {
+            seen_us: left
+            for (of, seen_us), left in self._changed.get(uid, {}).items()
+            if of == cluster and seen_us < until_us
+        }
+        query = sa.select(table.seen_us).where(
+            table.uid == uid, table.cluster == cluster, table.seen_us < until_us
+        )
+        query = query.order_by(table.seen_us.desc()).limit(1 + len(changed))
+        stored = [row[0] for row in self._select(query)]
+        left = [us for us in stored if us not in changed]
+        left += [us for us, found in changed.items() if found is not None]
+        return max(left, default=None)
+
+    def rows(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Uids of which all rows are written anew, and rows. The next batch begins."""
+        unwritten, self._unwritten = self._unwritten, set()
+        again = sorted(uid for uid in unwritten if None in self._changed[uid].values())
+        found = {uid: dict(self._changed[uid]) for uid in sorted(unwritten)}
+        for start in range(0, len(again), _ASKED):
+            query = sa.select(self._table).where(
+                self._table.c.uid.in_(again[start : start + _ASKED])
+            )
+            for uid, cluster, seen_us, missed_us, sequence in self._select(query):
+                found[uid].setdefault((cluster, seen_us), (missed_us, sequence))
+        rows = [
+            (uid, *key, *left)
+            for uid, departures in found.items()
+            for key, left in departures.items()
+            if left is not None
+        ]
+        return again, rows
+
+    def settle(self) -> None:
+        """The rows are stored."""
+        self._changed.clear()

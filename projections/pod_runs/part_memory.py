@@ -1,0 +1,105 @@
+"""Parts of complete lists in memory, and the stored ones, read as far as they are asked for.
+
+Source: docs/accounting.md (end unseen).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections.pod_runs import queries
+from projections.pod_runs.lists import Listed, Part
+
+#: Before every moment: nothing is stored beyond memory.
+NEVER = -(2**62)
+#: Stored parts that are read first where memory has no answer; each further reading takes four times as many.
+_FIRST_READ = 8
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+
+class PartMemory:
+    """The parts of each cluster that are in memory, oldest first, before the stored ones of a table."""
+
+    def __init__(self, select: Select, table: sa.Table) -> None:
+        self._select = select
+        self._lists_table = table
+        self._parts: dict[str, list[Part]] = defaultdict(list)
+        #: Parts of this time or before may be missing in memory.
+        self._dropped_us = NEVER
+
+    def _beside(self, part: Part, until: str, *, is_before: bool) -> Iterator[Part]:
+        """The parts before or after ``part`` that cover any uid from where it begins until ``until``, nearest first."""
+        extent = (part.cluster, part.first, until)
+        recent, late = self._known(extent)
+        if is_before:
+            yield from (one for one in recent if one.time_us < part.time_us)
+            until_us = min(part.time_us, self._dropped_us + 1)
+            yield from self._stored(extent, late, until_us, lambda _: True)
+        else:
+            yield from self._stored(extent, late, part.time_us, lambda _: True, is_before=False)
+            yield from (one for one in reversed(recent) if one.time_us > part.time_us)
+
+    def _older(
+        self, pod: Listed, until_us: int, is_asked: Callable[[Part], bool]
+    ) -> Iterator[Part]:
+        """The parts that cover a pod before ``until_us``, newest first, with uids where they are asked for."""
+        extent = extent_of(pod)
+        recent, late = self._known(extent)
+        yield from (part for part in recent if part.time_us < until_us)
+        yield from self._stored(extent, late, min(until_us, self._dropped_us + 1), is_asked)
+
+    def _known(self, extent: queries.Extent) -> tuple[list[Part], list[Part]]:
+        """The parts in memory that cover any of an extent, newest first: all since some moment, and of those before it some."""
+        cluster, first, until = extent
+        known = [
+            part
+            for part in reversed(self._parts[cluster])
+            if (not until or part.first < until) and (not part.until or part.until > first)
+        ]
+        recent = [part for part in known if part.time_us > self._dropped_us]
+        return recent, known[len(recent) :]
+
+    def _stored(
+        self,
+        extent: queries.Extent,
+        late: list[Part],
+        bound_us: int,
+        is_asked: Callable[[Part], bool],
+        *,
+        is_before: bool = True,
+    ) -> Iterator[Part]:
+        """The parts that may be missing in memory: those before a moment newest first, or those after it oldest first. With uids
+        where these are asked for, and of ``late``.
+        """
+        if self._dropped_us == NEVER or (bound_us >= self._dropped_us and not is_before):
+            return
+        mine = {(part.time_us, part.first): part for part in late}
+        count = _FIRST_READ
+        while True:
+            bounds = (NEVER, bound_us) if is_before else (bound_us, self._dropped_us + 1)
+            signed = -count if is_before else count
+            found = queries.parts_between(self._select, self._lists_table, extent, *bounds, signed)
+            if is_whole := len(found) < count:
+                since_us, until_us = bounds
+            else:
+                # Other parts of the last moment may not have been read.
+                edge_us = found[-1].time_us
+                since_us, until_us = (edge_us, bound_us) if is_before else (bound_us, edge_us)
+            both = {(part.time_us, part.first): part for part in found} | mine
+            for key in sorted(both, reverse=is_before):
+                if since_us < key[0] < until_us:
+                    is_stored = key not in mine and is_asked(both[key])
+                    yield queries.with_uids(self._select, both[key]) if is_stored else both[key]
+            if is_whole:
+                return
+            bound_us, count = edge_us + 1 if is_before else edge_us - 1, 4 * count
+
+
+def extent_of(pod: Listed) -> queries.Extent:
+    """One uid: nothing that a database keeps comes between it and the end."""
+    return (pod.cluster, pod.uid, pod.uid + "\x01")
