@@ -11,7 +11,7 @@ from contextlib import suppress
 from bus.clock import parse_stamp
 from bus.errors import TimestampError
 from bus.kube.watch import records
-from bus.sources.pod_objects import ContainerStatus, Spec, Status
+from bus.sources.pod_objects import ContainerStatus, Spec, State, Status
 
 #: Most ends of containers, and most other stamps of evidence, that one fact carries.
 MOST_FINISHES = 64
@@ -64,17 +64,20 @@ def init_finished(spec: Spec, status: Status) -> str | None:
 
 
 def ran(status: Status) -> str:
-    """Which containers ran, by their own status: a lost one is terminated, and ran."""
+    """Which containers ran, by their own status.
+
+    `ContainerStatusUnknown` has no stamps. A kubelet that restarts writes it for containers of refused pods, which never ran.
+    """
     if any(map(_has_run, status.container_statuses or ())):
         return "regular"
     return "init" if any(map(_has_run, status.init_container_statuses or ())) else ""
 
 
 def _has_run(status: ContainerStatus) -> bool:
-    states = (status.state, status.last_state)
-    return bool(status.restart_count) or any(
-        one is not None and (one.running is not None or one.terminated is not None)
-        for one in states
+    state, before = status.state or State(), status.last_state or State()
+    has_stamp = state.terminated and (state.terminated.started_at or state.terminated.finished_at)
+    return bool(
+        status.restart_count or state.running or before.running or before.terminated or has_stamp
     )
 
 

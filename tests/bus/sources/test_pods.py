@@ -74,6 +74,8 @@ def test_recorded_labels_and_annotations_are_kept_by_the_list():
 HUB = {"hub.jupyter.org/username": "ada-lovelace-example---059b8523"}
 HUB_NOTES = {"hub.jupyter.org/username": "Ada.Lovelace@example.org", "owner": "nobody"}
 
+AGO = ended(None)["state"]
+
 
 @pytest.mark.parametrize(
     ("labels", "annotations", "user"),
@@ -208,6 +210,9 @@ def test_every_label_that_names_a_user_stands_under_the_key():
             ),
             {"phase": "Pending", "ran": "regular"},
         ),
+        (finished(ended(None), reason="OutOfcpu"), {"phase": "Failed"}),
+        (finished(ended(None) | {"restartCount": 1}), {"phase": "Failed", "ran": "regular"}),
+        (finished(ended(None) | {"lastState": AGO}), {"phase": "Failed", "ran": "regular"}),
         (pod(status={"phase": "Running", "containerStatuses": [ended("b")]}), {"phase": "Running"}),
         (pod(status={"phase": "Zombie"}), {"phase": "Zombie"}),
         (
@@ -246,6 +251,9 @@ def test_every_label_that_names_a_user_stands_under_the_key():
         "startTime is carried on where PodScheduled is away",
         "startTime is left out beside PodScheduled",
         "a container that restarted ran",
+        "a container of unknown end may never have run",
+        "one that restarted ran",
+        "one that ended before ran",
         "a container that ended does not end a running pod",
         "A18 an unknown phase is carried on",
         "A19 a deadline is carried on",
