@@ -131,6 +131,33 @@ def test_a_pod_finishes_when_its_annotation_says_so(plane, namespace, code, endi
 @pytest.mark.parametrize(
     ("annotations", "wanted"),
     [
+        ({"refuse": "OutOfcpu"}, ("OutOfcpu", [], "")),
+        ({"run-seconds": "1", "lost": "yes"}, ("", [("ContainerStatusUnknown", False)], "")),
+        (
+            {"run-seconds": "1", "evict": "yes"},
+            ("Evicted", [("Error", True)], "TerminationByKubelet"),
+        ),
+    ],
+    ids=["refused", "lost", "evicted"],
+)
+def test_a_pod_fails_as_a_kubelet_reports_it(plane, namespace, annotations, wanted):
+    keys = {f"bursar.test/{key}": text for key, text in annotations.items()}
+    path = create_pod(plane, namespace, "training", annotations=keys)
+    eventually(lambda: phase(plane, path) == "Failed")
+    status = plane.api.request("GET", path)["status"]
+    ended = [one["state"]["terminated"] for one in status.get("containerStatuses", [])]
+    reasons = [c["reason"] for c in status["conditions"] if c["type"] == "DisruptionTarget"]
+
+    assert wanted == (
+        status.get("reason", ""),
+        [(one["reason"], bool(one.get("finishedAt"))) for one in ended],
+        "".join(reasons),
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "wanted"),
+    [
         pytest.param(
             {},
             [("MODIFIED", 30, "Running"), ("MODIFIED", 0, "Running"), ("DELETED", 0, "Running")],
