@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from projections.engine.changes import Changes
@@ -213,7 +214,11 @@ class RecentLists(PartMemory):
                     yield part
             if left_us is None:
                 return
-            until_us = left_us + 1
+            # The list that it left had it.
+            for part in self._stored(extent, late, left_us + 1, lambda _: False):
+                yield msgspec.structs.replace(part, uids=frozenset((pod.uid,)))
+                break
+            until_us = left_us
         yield from self._stored(extent, late, until_us, is_asked)
 
     def may_change(self, pod: lists.Listed, part: lists.Part) -> bool:
