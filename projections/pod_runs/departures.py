@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from projections.pod_runs.lists import Part
 
-Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+Select = Callable[..., list[tuple[Any, ...]]]
 
 #: A part, and the uids [from, until) for which it counts; "" is no upper end.
 Stretch = tuple[Part, str, str]
@@ -101,6 +101,17 @@ class Departures:
     def __init__(self, select: Select, table: sa.Table) -> None:
         self._select = select
         self._table = table
+        # Made once: to make it takes as long as to ask.
+        self._newest = (
+            sa.select(table.c.seen_us)
+            .where(
+                table.c.uid == sa.bindparam("uid"),
+                table.c.cluster == sa.bindparam("cluster"),
+                table.c.seen_us < sa.bindparam("until"),
+            )
+            .order_by(table.c.seen_us.desc())
+            .limit(sa.bindparam("count", type_=sa.Integer()))
+        )
         #: uid → (cluster, when a list had it) → when one lacked it, and the event; None for one that is none any more.
         self._changed: dict[str, dict[tuple[str, int], tuple[int, int] | None]] = defaultdict(dict)
         self._unwritten: set[str] = set()
@@ -114,17 +125,13 @@ class Departures:
 
     def newest(self, cluster: str, uid: str, until_us: int) -> int | None:
         """The time of the newest list before ``until_us`` that had an object which the next one lacked."""
-        table = self._table.c
         changed = {
             seen_us: left
             for (of, seen_us), left in self._changed.get(uid, {}).items()
             if of == cluster and seen_us < until_us
         }
-        query = sa.select(table.seen_us).where(
-            table.uid == uid, table.cluster == cluster, table.seen_us < until_us
-        )
-        query = query.order_by(table.seen_us.desc()).limit(1 + len(changed))
-        stored = [row[0] for row in self._select(query)]
+        values = {"uid": uid, "cluster": cluster, "until": until_us, "count": 1 + len(changed)}
+        stored = [row[0] for row in self._select(self._newest, values)]
         left = [us for us in stored if us not in changed]
         left += [us for us, found in changed.items() if found is not None]
         return max(left, default=None)

@@ -19,7 +19,7 @@ NEVER = -(2**62)
 #: Stored parts that are read first where memory has no answer; each further reading takes four times as many.
 _FIRST_READ = 8
 
-Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+Select = Callable[..., list[tuple[Any, ...]]]
 
 
 class PartMemory:

@@ -6,6 +6,7 @@ Every function takes a reader's ``select`` (or returns a query for it): nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,7 +29,7 @@ from projections.workloads import workloads
 if TYPE_CHECKING:
     from projections.engine.changes import RowReader
 
-Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+Select = Callable[..., list[tuple[Any, ...]]]
 
 #: A cluster, and uids [first, until) of it; until "" is no upper end.
 Extent = tuple[str, str, str]
@@ -152,16 +153,25 @@ def parts_between(
     before ``until_us``; newest first with a negative count.
     """
     cluster, first, until = of
+    values = {"cluster": cluster, "since": since_us, "until": until_us, "first": first, "count": abs(count)}  # fmt: skip
+    query = _between(lists, has_end=bool(until), is_newest=count < 0)
+    found = select(query, values | {"end": until} if until else values)
+    return [part_of(row) for row in found]
+
+
+@lru_cache
+def _between(lists: sa.Table, *, has_end: bool, is_newest: bool) -> sa.Select[Any]:
+    """Made once: to make it takes as long as to ask."""
     query = sa.select(lists).where(
-        lists.c.cluster == cluster,
-        lists.c.time_us > since_us,
-        lists.c.time_us < until_us,
-        sa.or_(lists.c.until_uid == "", lists.c.until_uid > first),
-        *([lists.c.first_uid < until] if until else []),
+        lists.c.cluster == sa.bindparam("cluster"),
+        lists.c.time_us > sa.bindparam("since"),
+        lists.c.time_us < sa.bindparam("until"),
+        sa.or_(lists.c.until_uid == "", lists.c.until_uid > sa.bindparam("first")),
+        *([lists.c.first_uid < sa.bindparam("end")] if has_end else []),
     )
     order = [lists.c.time_us, lists.c.first_uid]
-    query = query.order_by(*([one.desc() for one in order] if count < 0 else order))
-    return [part_of(row) for row in select(query.limit(abs(count)))]
+    query = query.order_by(*([one.desc() for one in order] if is_newest else order))
+    return query.limit(sa.bindparam("count", type_=sa.Integer()))
 
 
 def part_of(row: tuple[Any, ...]) -> Part:
@@ -214,11 +224,13 @@ def newest_beats(select: Select, count: int) -> list[tuple[str, int]]:
 
 def beat_before(select: Select, cluster: str, before_us: int) -> int | None:
     """The newest such word of a cluster before ``before_us``."""
-    query = sa.select(sa.func.max(pod_beats.c.time_us)).where(
-        pod_beats.c.cluster == cluster, pod_beats.c.time_us < before_us
-    )
-    found: int | None = select(query)[0][0]
+    found: int | None = select(_BEAT_BEFORE, {"cluster": cluster, "us": before_us})[0][0]
     return found
+
+
+_BEAT_BEFORE = sa.select(sa.func.max(pod_beats.c.time_us)).where(
+    pod_beats.c.cluster == sa.bindparam("cluster"), pod_beats.c.time_us < sa.bindparam("us")
+)
 
 
 def beat_after(select: Select, cluster: str, after_us: int) -> int | None:
