@@ -46,7 +46,8 @@ controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for 
 	@if command -v go >/dev/null || [ -n "$$KUBEBUILDER_ASSETS" ]; then $(BIN)/python -m tests.cluster.build; \
 	else echo "Go is not installed: tests against a real API server will not run"; fi
 
-acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays
+acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays, a real node
+	@$(BIN)/python -m tests.node.build
 	@$(PYTEST) -m 'slow and not waits and not computes'
 	@$(PARALLEL) -m 'slow and waits'
 	@$(PARALLEL) -m 'computes or (hypothesis or thorough) and not slow' --hypothesis-profile=thorough

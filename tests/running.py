@@ -20,7 +20,12 @@ MARKS = {
     "postgres_server": "postgres", "start_plane": "kube", "start_module_plane": "kube", "plane": "kube", "trace_of": "long",
 }  # fmt: skip
 #: A fixture, or the folder of a test → the group of tests that one process runs.
-GROUPS = {"plane": "plane", "built_image": "image", "tests/architecture/": "architecture"}
+GROUPS = {
+    "plane": "plane",
+    "built_image": "image",
+    "tests/node/": "node",
+    "tests/architecture/": "architecture",
+}
 #: Every process of the run asks for the same server.
 SHARED_BY_ALL = {"postgres_server"}
 

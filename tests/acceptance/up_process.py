@@ -13,6 +13,8 @@ from projections.engine.tables import checkpoints, events, parked
 from tests.cluster.api import eventually
 
 AS_OF_S = 2**33
+#: Generous: a start takes five seconds on an idle machine.
+START_SECONDS = 180
 
 
 class Up:
@@ -40,7 +42,7 @@ class Up:
                 stdout=log,
                 stderr=log,
             )
-        eventually(lambda: self._follows(already), seconds=60)
+        eventually(lambda: self._follows(already), seconds=START_SECONDS)
 
     def _follows(self, already):
         said = self._log.read_bytes()[already:]
@@ -54,12 +56,15 @@ class Up:
 
     def rows(self, namespace):
         """The accounts of a namespace's pods, by name."""
-        with self._reading() as store:
-            found = [
-                one for one in accounts(store.select, as_of_s=AS_OF_S) if one.namespace == namespace
-            ]
+        found = self.accounts(namespace)
         assert len({one.name for one in found}) == len(found)
         return {one.name: one for one in found}
+
+    def accounts(self, namespace):
+        """The accounts of a namespace's pods."""
+        with self._reading() as store:
+            found = accounts(store.select, as_of_s=AS_OF_S)
+            return [one for one in found if one.namespace == namespace]
 
     def is_whole(self):
         """Whether the archive has every event once, up to the checkpoint, and nothing is parked."""

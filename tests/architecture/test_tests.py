@@ -8,7 +8,13 @@ from tests.architecture.product import ROOT, files, imports, nodes, tree
 #: Marks of tests at real servers or processes, and of those where a sleep takes no time.
 WAITING = {"nats", "postgres", "kube", "slow", "long", "simulated"}
 #: Folders whose tests run real servers, or measure.
-AT_SERVERS = ("tests/acceptance/", "tests/cluster/", "tests/benchmarks/", "tests/simulation/")
+AT_SERVERS = (
+    "tests/acceptance/",
+    "tests/cluster/",
+    "tests/benchmarks/",
+    "tests/node/",
+    "tests/simulation/",
+)
 #: Seconds that stand for ever: such a sleep is cut short.
 FOR_EVER = 60
 #: Files that sleep at the other end of a socket, beside a thread, or for tests with one of the marks. None is added.

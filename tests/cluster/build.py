@@ -34,11 +34,14 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Tool:
-    """One binary: its name on disk, the module folder that pins it, and its Go package."""
+    """One binary: its name on disk, the module folder that pins it, its Go package, and its flags."""
 
     name: str
     module: str
     package: str
+    home: Path = HERE
+    tags: str = ""
+    needs_c: bool = False
 
 
 TOOLS = (
@@ -152,14 +155,14 @@ def build(*, quiet: bool = False) -> Path:
     if shutil.which("go") is None:
         raise BuildError(missing())
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock", say):
+    with locked(folder / ".lock", say):
         if not missing():  # another run built it while this one waited
             return folder
         wanted = [tool for tool in TOOLS if not binary(tool.name).is_file()]
         say(f"control plane: {len(wanted)} to build into {folder} (minutes, the first time)")
         began = time.monotonic()
         for number, tool in enumerate(wanted, start=1):
-            _build_one(tool, folder, f"[{number}/{len(wanted)}]", say)
+            build_one(tool, folder, f"[{number}/{len(wanted)}]", say)
         _copy_stages(folder / "stages")
         say(f"control plane: built in {time.monotonic() - began:.0f} s")
     _build_gateway(say)
@@ -171,13 +174,13 @@ def _build_gateway(say: Say) -> None:
         return
     folder = gateway().parent
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock", say):
+    with locked(folder / ".lock", say):
         if not gateway().is_file():
-            _build_one(GATEWAY, folder, "[1/1]", say)
+            build_one(GATEWAY, folder, "[1/1]", say)
 
 
 @contextlib.contextmanager
-def _locked(path: Path, say: Say) -> Iterator[None]:
+def locked(path: Path, say: Say) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,12 +190,12 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _go(module: str, *arguments: str) -> str:
+def _go(folder: Path, *arguments: str, needs_c: bool = False) -> str:
     # Without cgo no C compiler is needed; a go.work above the checkout must not change the pins.
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    environment = os.environ | {"CGO_ENABLED": str(int(needs_c)), "GOWORK": "off"}
     done = subprocess.run(
         ["go", *arguments],
-        cwd=HERE / module,
+        cwd=folder,
         env=environment,
         text=True,
         capture_output=True,
@@ -202,21 +205,23 @@ def _go(module: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _build_one(tool: Tool, folder: Path, count: str, say: Say) -> None:
+def build_one(tool: Tool, folder: Path, count: str, say: Say) -> None:
     say(f"  {count} {tool.name} …")
     began = time.monotonic()
     # Built under another name first: an interrupted link must not look like a binary.
     unfinished = folder / f".{tool.name}.{os.getpid()}"
     try:
         _go(
-            tool.module,
+            tool.home / tool.module,
             "build",
             "-mod=readonly",
             "-trimpath",
+            f"-tags={tool.tags}",
             f"-ldflags={_linker_flags()}",
             "-o",
             str(unfinished),
             tool.package,
+            needs_c=tool.needs_c,
         )
         unfinished.rename(folder / tool.name)
     finally:
@@ -226,7 +231,7 @@ def _build_one(tool: Tool, folder: Path, count: str, say: Say) -> None:
 
 
 def _copy_stages(folder: Path) -> None:
-    module = json.loads(_go("kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"]
+    module = json.loads(_go(HERE / "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"]
     folder.mkdir(exist_ok=True)
     for name in STAGES:
         unfinished = folder / f".{Path(name).name}.{os.getpid()}"
