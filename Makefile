@@ -47,7 +47,7 @@ controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for 
 	else echo "Go is not installed: tests against a real API server will not run"; fi
 
 acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays, a real node
-	@$(BIN)/python -m tests.node.build
+	-@$(BIN)/python -m tests.node.build
 	@$(PYTEST) -m 'slow and not waits and not computes'
 	@$(PARALLEL) -m 'slow and waits'
 	@$(PARALLEL) -m 'computes or (hypothesis or thorough) and not slow' --hypothesis-profile=thorough
