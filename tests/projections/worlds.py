@@ -381,7 +381,10 @@ def _observed_end(one, uid, shown, seen, floor, flags, is_delete=False):
     before = [
         s
         for s in (*shown, *lists)
-        if s.version < one.version and (s.kind != "list" or uid in s.has)
+        if s.version < one.version
+        and (s.kind != "list" or uid in s.has)
+        # What was told in the same moment as the delete was told after the silence, too.
+        and (s.kind == "list" or not is_delete or _time(s) < time)
     ]
     proofs = [*beats, *map(_time, before), *(s * 10 for s in stamps if s is not None)]
     last = max([floor * 100, *(t for t in proofs if t <= time)])
