@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 
 import pytest
 import sqlalchemy as sa
@@ -40,7 +41,7 @@ def set_version(data, version):
 def filling(data, event=2):
     """A ledger whose pods and their sums end at an event."""
     changed = MODEL.version.replace(PODS, f"{EARLIER}@{event}")
-    set_version(data, changed.replace("report_days=1", "report_days=0@0"))
+    set_version(data, re.sub(r"report_days=\d+", "report_days=0@0", changed))
 
 
 def told(capsys, *command):

@@ -19,7 +19,6 @@ from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.reading import exhausted, hours_column, hours_text
 from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.bars import fill_bar
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say, warn_of_names, write
 from deploy.cli.rendering.tables import Column, Row
@@ -241,6 +240,7 @@ def credit(
     bursar budget credit research limits.cpu 250 --reason "conference deadline"
     bursar budget credit research limits.nvidia.com/gpu -8.5 --reason "refund of the node failure" --period 2026-11-01
     """
+    from deploy.cli.rendering.bars import fill_bar
     from deploy.commands.credit_budget import credit as credited
     from deploy.runtime.bootstrap import run
 
