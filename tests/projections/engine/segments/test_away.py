@@ -49,7 +49,9 @@ def test_a_good_event_is_not_parked_while_a_segment_is_out_of_reach(tmp_path):
         pass
     while sealer.trim(KEEP_US) is not None:
         pass
-    late = [msgspec.structs.replace(given.pod_observed("new", 5, 50, scheduled=50), sequence=said[-1].sequence + 1)]  # fmt: skip
+    # A list between two others changes when pods left, which the uids of both say.
+    between = given.pods_listed(["p0"], at=3_600 * 4 + 60, version="1004")
+    late = [msgspec.structs.replace(one, sequence=said[-1].sequence + n) for n, one in enumerate(between, 1)]  # fmt: skip
     (tmp_path / "segments").rename(tmp_path / "away")
 
     with pytest.raises(DamagedSegmentError, match="missing"):
@@ -60,7 +62,8 @@ def test_a_good_event_is_not_parked_while_a_segment_is_out_of_reach(tmp_path):
     store.commit(late, folder.fold(late), moved)
 
     assert store.select(sa.select(parked)) == []
-    assert len(store.select(sa.text("SELECT 1 FROM pod_runs WHERE uid = 'new'"))) == 1
+    at_us = between[0].time_us
+    assert len(store.select(sa.text(f"SELECT 1 FROM pod_lists WHERE time_us = {at_us}"))) == 1
     store.close()
 
 
