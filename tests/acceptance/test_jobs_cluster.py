@@ -110,9 +110,10 @@ def test_a_job_with_a_scheduling_policy_gets_nodes_for_all_its_pods_or_for_none(
     """Three pods of 60 of 96 cores, and two nodes: Bursar's own scheduler leaves all of them waiting until there is a third."""
     up, node = Up(plane, tmp_path), "/api/v1/nodes/node-2"
     up.environment["BURSAR_SCHEDULING__MODE"] = "on"
+    # Before its start: pods and nodes are watched apart, and no order between them is promised.
+    plane.api.request("PATCH", node, {"spec": {"unschedulable": True}}, content_type=MERGE)
     up.start()
     try:
-        plane.api.request("PATCH", node, {"spec": {"unschedulable": True}}, content_type=MERGE)
         replicas = {"Worker": (3, "ExitCode")}
         body = job("tf", "TFJob", marked=False, replicas=replicas, schedulingPolicy={})
         template = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
