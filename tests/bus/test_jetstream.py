@@ -110,6 +110,10 @@ def test_the_stream_as_we_make_it_is_safe():
         (config(subjects=["bursar.c1.>"]), "subjects"),
         (config(subjects=["bursar.*.>", "foreign.>"]), "subjects"),
         ({"stream": history(replicas=3), "varz": ()}, "num_replicas"),
+        (
+            {"stream": history(replicas=3), **config(num_replicas=3, compression="s2")},
+            "compression",
+        ),
         ({"server": {"version": "2.12.9"}}, "version"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
