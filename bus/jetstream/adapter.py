@@ -263,10 +263,9 @@ class JetStream:
         Whether the stream was stored uncompressed until now: blocks are compressed from the server's next start on.
         Raises what :meth:`amend` does.
         """
-        config, wanted = (
-            msgspec.json.decode(await self._info())["config"],
-            _compression(self.stream),
-        )
+        config = msgspec.json.decode(await self._info())["config"]
+        # An administrator may have given it more replicas than the settings ask for.
+        wanted = compression(config.get("num_replicas", 1))
         is_other = bool(config.get("compression", "none") != wanted)
         if is_other or config.get("max_age"):
             await self.amend(compression=wanted, max_age=0)
@@ -338,9 +337,12 @@ def configuration(stream: Stream) -> dict[str, Any]:
     return made
 
 
-def _compression(stream: Stream) -> str:
-    """Replicated streams are not compressed: where three nats-servers 2.15 were killed in turn, such a one lost stored events."""
-    return COMPRESSION if stream.replicas == 1 else "none"
+def compression(replicas: int) -> str:
+    """How a stream of so many replicas is stored.
+
+    Replicated streams are not compressed: where three nats-servers 2.15 were killed in turn, such a one lost stored events.
+    """
+    return COMPRESSION if replicas == 1 else "none"
 
 
 def _made(stream: Stream) -> dict[str, Any]:
@@ -357,7 +359,7 @@ def _made(stream: Stream) -> dict[str, Any]:
         "max_msgs_per_subject": -1,
         "max_msg_size": stream.max_message_bytes,
         "num_replicas": stream.replicas,
-        "compression": _compression(stream),
+        "compression": compression(stream.replicas),
         "duplicate_window": stream.duplicate_window_seconds * _NANO,
         "deny_delete": True,
         "deny_purge": True,

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from bus.errors import BusUnavailableError, PermissionDeniedError
 from bus.jetstream import GuardLine, JetStream, State, require_safe
+from bus.jetstream.adapter import compression
 from bus.metrics import Metric, Sample
 from bus.stored_blocks import closed_blocks, record_blocks, recorded_blocks
 
@@ -81,9 +82,11 @@ async def settle(transport: JetStream) -> None:
             _log.info("the blocks of %s are compressed from the next start of its server on", name)
     except (BusUnavailableError, PermissionDeniedError) as error:
         _log.warning(
-            "the stream is not compressed (%s): run `nats stream edit %s --compression s2 --max-age 0`, then restart the server",
+            "the stream is not compressed, or has an age (%s):"
+            " run `nats stream edit %s --compression %s --max-age 0`, then restart the server",
             error,
             name,
+            compression(transport.stream.replicas),
         )
 
 

@@ -1,5 +1,6 @@
 """Blocks of the bus are compressed, also of a stream that an earlier version made: embedded, and on servers of one's own."""
 
+import json
 import logging
 
 import pytest
@@ -98,3 +99,29 @@ async def test_a_user_with_the_right_switches_it_on(tmp_path, monkeypatch):
         await ledger.close()
     finally:
         await server.__aexit__()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "found", "amended"), [(1, "none", ["s2"]), (1, "s2", []), (3, "none", []), (3, "s2", ["none"])]
+)  # fmt: skip
+async def test_a_stream_that_has_replicas_is_never_compressed(
+    monkeypatch, replicas, found, amended
+):
+    """Whatever number of them the settings ask for."""
+    bus, config, changes = (
+        JetStream.__new__(JetStream),
+        {"num_replicas": replicas, "compression": found},
+        [],
+    )
+
+    async def info():
+        return json.dumps({"config": config}).encode()
+
+    async def amend(**found):
+        changes.append(found["compression"])
+
+    monkeypatch.setattr(bus, "_info", info, raising=False)
+    monkeypatch.setattr(bus, "amend", amend, raising=False)
+
+    assert await bus.settle() == (amended == ["s2"])
+    assert changes == amended
