@@ -358,6 +358,9 @@ class Ledger:
         """Wait until it has folded the history up to there; sequences it has archived, and parked."""
         async with asyncio.timeout(seconds):
             while self.store.checkpoint(MODEL.version).sequence < sequence:
+                # One whose bus was killed while it connected has ended, and nobody else starts it.
+                if self._process.returncode is not None:
+                    await self.start()
                 await asyncio.sleep(0.2)
         archived = self.store.select(sa.select(events.c.sequence).order_by(events.c.sequence))
         return [row[0] for row in archived], self.store.select(sa.select(parked))

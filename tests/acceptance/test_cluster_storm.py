@@ -1,10 +1,10 @@
 """Admission under load and faults at a real API server: it never stores more than the quotas allow.
 
 64 clients create, scale, change, move and delete Deployments and Jobs, many in dry runs, in a tree of quotas of four
-levels. Three webhook processes answer by TLS behind one address, with failurePolicy Fail; another one keeps, follows
-the API server by the product's own sources, and registers the webhook; a ledger is kept beside them. All of them and
-the nats-server are killed again and again. What is checked is the whole history, entry by entry, and the API server's
-own record, write by write in the order of resourceVersions.
+levels. Their namespace is mapped to the root of the tree. Three webhook processes answer by TLS behind one address,
+with failurePolicy Fail; another one keeps, follows the API server by the product's own sources, and registers the
+webhook; a ledger is kept beside them. All of them and the nats-server are killed again and again. What is checked is
+the whole history, entry by entry, and the API server's own record, write by write in the order of resourceVersions.
 
 `BURSAR_STORM_REQUESTS=100000` sets the size of the large storm, which is 20,000 requests otherwise: on two cores
 100,000 take nine minutes (244 requests a second). The small storm has an API server whose
