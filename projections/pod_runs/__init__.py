@@ -1,7 +1,7 @@
 """Who held what, from when to when? Pods by uid, their held segments, their waiting and their unknown time.
 
-``shape`` has the rows, ``fold`` what is observed of one pod, ``derive`` the run that follows, ``ends`` when it ended,
-``lists`` what complete lists say of pods that were not seen to end, ``derivation`` which runs a ledger derives again, and when.
+``shape`` defines the rows. ``fold`` applies one observation to a pod's row. ``derive`` computes the run from that row, and ``ends``
+its end. ``lists`` closes pods that vanished between two complete lists. ``derivation`` chooses the runs that a batch changes.
 
 Source: docs/accounting.md, the heart of the ledger.
 """

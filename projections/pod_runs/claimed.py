@@ -101,7 +101,7 @@ class ClaimedPods:
         return self._holdings.given(_span(pod, start_s, end_s))
 
     def moved(self, pod: Pod) -> None:
-        """The run of a pod changed: so may what is reserved of its claims, and what it holds of cards that it names."""
+        """Mark the cards and claims of a pod whose run changed, so that their segments are derived again."""
         if pod.cards or not self._index.is_empty:
             self._cards.pod_changed(pod.uid)
 

@@ -188,8 +188,9 @@ def _age(columns: Any, first_s: int) -> sa.ColumnElement[Any]:
 def beside(
     connection: sa.Connection, question: Question, middle: Middle
 ) -> tuple[list[str], list[str], list[str]]:
-    """The pods to be read, by uid: those that have not ended, those that have, and of these the ones whose share is in the sums
-    of the middle, as :func:`add` takes them.
+    """Three lists of uids: open pods, ended pods at a cut of the period, and those of them that the sums of the middle contain.
+
+    :func:`add` takes them in this order.
     """
     as_of_s = question.as_of_s
     found = _there(connection, as_of_s, as_of_s)

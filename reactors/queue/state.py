@@ -1,4 +1,4 @@
-"""All queues of a cluster as the history says: who is held, what was ordered of whom, what runs until when.
+"""All queues of a cluster as the history says: the workloads that wait, the orders for them, the ends of those that run.
 
 A fold beside the view of admission, which is asked for the objects themselves; both take the same history, so what waits
 at a sequence is a function of the history up to it.
