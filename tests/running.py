@@ -8,6 +8,7 @@ room. A test that starts a nats-server is marked by hand, and refused where it i
 import asyncio
 import gc
 import inspect
+from collections import Counter
 
 import pytest
 from _pytest.nodeid import NodeId
@@ -28,6 +29,9 @@ GROUPS = {
 }
 #: Every process of the run asks for the same server.
 SHARED_BY_ALL = {"postgres_server"}
+
+#: The length of a test without a limit of its own, where the order of tests is chosen.
+USUAL_SECONDS = 5
 
 #: Marks of tests that `make unit` leaves out.
 NOT_UNIT = ("nats", "postgres", "kube", "slow", "benchmark")
@@ -51,16 +55,19 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """What may take longest begins first. Groups end the names of tests, where `--dist loadgroup` looks.
+    """The group or test with the longest limit starts first. Groups end the names of tests, where `--dist loadgroup` looks.
 
     xdist 3.8 writes such a name itself, but one that pytest 9.2 does not read.
     """
-    if config.getoption("loadgroup", False):
-        items.sort(key=_may_take, reverse=True)
-    for item in items if config.getoption("loadgroup", False) else ():
+    if not config.getoption("loadgroup", False):
+        return
+    limits = Counter()
+    for item in items:
         mark = item.get_closest_marker("xdist_group")
         if mark is not None and not item.nodeid.endswith(f"@{mark.args[0]}"):
             item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
+        limits[_unit(item)] += _limit_seconds(item)
+    items.sort(key=lambda item: limits[_unit(item)], reverse=True)
 
 
 def pytest_collection_finish():
@@ -87,10 +94,16 @@ def _refused():
     pytest.fail("a test that starts a nats-server is marked nats", pytrace=False)
 
 
-def _may_take(item):
-    """Seconds after which a test is given up, where its mark says so."""
+def _unit(item):
+    """The group of a test, or the test by itself: xdist sends it to one process."""
+    mark = item.get_closest_marker("xdist_group")
+    return mark.args[0] if mark is not None else item.nodeid
+
+
+def _limit_seconds(item):
+    """The limit in the mark of a test: long tests have one."""
     mark = item.get_closest_marker("timeout")
-    return mark.args[0] if mark is not None else 0
+    return mark.args[0] if mark is not None else USUAL_SECONDS
 
 
 def _is_shared(name, item):

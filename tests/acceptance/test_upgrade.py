@@ -28,7 +28,7 @@ READY = {
     "webhook": ("answering on",), "act": ("bus nats", RESERVE), "ledger": ("writing", RESERVE), "watch": ("following",),
 }  # fmt: skip
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import itertools
 import json
 from functools import cache
 
-import jsonschema
 import pytest
 import yaml
 
@@ -88,6 +87,8 @@ def test_the_notes_name_a_pod_that_answers(size):
 @pytest.mark.parametrize("floor", [False, True])
 @pytest.mark.parametrize("mode", Mode)
 def test_the_schema_takes_what_goes_together_and_nothing_else(mode, floor):
+    import jsonschema
+
     valid = jsonschema.Draft7Validator(SCHEMA).is_valid
     for acts in ACTS:
         values = {"mode": str(mode), "act": [str(one) for one in acts], "floor": floor}
@@ -104,6 +105,8 @@ def test_the_schema_takes_what_goes_together_and_nothing_else(mode, floor):
     ids=str,
 )  # fmt: skip
 def test_the_schema_refuses_other_values(values):
+    import jsonschema
+
     jsonschema.validate(USUAL, SCHEMA)
     assert not jsonschema.Draft7Validator(SCHEMA).is_valid(USUAL | values)
 
