@@ -2,7 +2,8 @@
 
 The server drops messages from the first one on, as long as each is older than ``max_age``, and has done so when it answers. So the
 age is set to that of the last event to drop and taken back at once. The server stops at the first younger message. The event
-up to which readers have read is younger by an hour, so that a slow answer or a small step of the server's clock drops no more.
+up to which readers have read and segments are sealed is younger by an hour, so that a slow answer or a small step of the server's
+clock drops no more.
 
 A process that is killed in between leaves the age. Whoever writes the ledger takes it back at its start.
 
@@ -75,13 +76,13 @@ class HeadTrimming:
             info = await self._limited(0)
         return info.state.first_seq
 
-    async def due(self, until: int, read: int, keep_us: int) -> int:
+    async def due(self, until: int, sealed: int, keep_us: int) -> int:
         """The age of the event ``until``, in microseconds; 0 where it and those before it may not be dropped yet.
 
-        ``read``: the event up to which the ledger has read. What a reader has not read yet stays, too.
+        ``sealed``: the event up to which the ledger has read and segments are sealed. What a reader has not read yet stays, too.
         """
         info = await self._info()
-        protected = min(read, info.state.last_seq, *await self._readers())
+        protected = min(sealed, info.state.last_seq, *await self._readers())
         if not info.state.first_seq <= until < protected:
             return 0
         last_us = await self._stored_us(until)
@@ -110,7 +111,7 @@ class HeadTrimming:
         return msgspec.json.decode(await self._ask("STREAM.UPDATE", body), type=_Info)
 
     async def _readers(self) -> list[int]:
-        """Up to which event each consumer has read, those of mirrors included."""
+        """Up to which event each consumer has read. The server lists no mirrors."""
         found: list[int] = []
         while True:
             body = b'{"offset":%d}' % len(found)

@@ -19,6 +19,7 @@ from bus.jetstream.connection import Connection
 from bus.jetstream.head_trimming import HeadTrimming
 from deploy.runtime.sealing import LOOK_SECONDS, RETRY_SECONDS, sealer_of
 from deploy.settings.shape import Settings
+from projections.engine.segments.reading import sealed_until
 from projections.engine.store import Store
 
 #: Between two looks, where the next segment is too young.
@@ -63,11 +64,16 @@ class BusTrimming:
             segment = await asyncio.to_thread(sealer.holding, first)
             if segment is None:
                 return False
-            age_us = await trimming.due(segment.last, checkpoint.sequence, keep_us)
-            if not age_us:
+            # The server drops by age alone: what is as old as the segment, and what ages meanwhile, has to be sealed, too.
+            sealed = min(
+                checkpoint.sequence, await asyncio.to_thread(sealed_until, self._store.select)
+            )
+            if not await trimming.due(segment.last, sealed, keep_us):
                 return False
             await asyncio.to_thread(sealer.prove, segment)
-            return await trimming.drop(segment.last, age_us)
+            # The proof may have taken long.
+            age_us = await trimming.due(segment.last, sealed, keep_us)
+            return bool(age_us) and await trimming.drop(segment.last, age_us)
         finally:
             await connection.close()
 

@@ -41,8 +41,8 @@ def old(days=40, **more):
     return Server({n: NOW_US - (days - n + 1) * DAY_US for n in range(1, 11)}, **more)
 
 
-async def due(server, until=5, read=10):
-    return await HeadTrimming(server, "HISTORY").due(until, read, KEEP_US)
+async def due(server, until=5, sealed=10):
+    return await HeadTrimming(server, "HISTORY").due(until, sealed, KEEP_US)
 
 
 async def test_old_events_that_all_have_read_may_go():
@@ -60,7 +60,7 @@ async def test_old_events_that_all_have_read_may_go():
     ids=["too young", "unread by the ledger", "a reader stands there", "a reader is behind"],
 )
 async def test_what_is_young_or_unread_stays(server, read):
-    assert await due(server, read=read) == 0
+    assert await due(server, sealed=read) == 0
     assert server.ages == []
 
 
@@ -89,7 +89,7 @@ async def test_events_of_a_clock_that_was_behind_protect_nothing():
     server = old()
     server.stamps[10] = NOW_US - 3_650 * DAY_US
     assert await due(server) == 0
-    assert await due(server, read=9) > 0
+    assert await due(server, sealed=9) > 0
 
 
 async def test_an_age_that_an_interrupted_trimming_left_is_taken_back():

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from deploy.runtime.bootstrap import bus
 from projections.catalogue import MODEL
 from projections.engine.recover import recover
 from projections.engine.segments import reading
+from projections.engine.segments.sealing import Sealer
 from projections.engine.verify import verify
 from tests.deploy.ledgers import process
 from tests.deploy.trimming import APART_SECONDS, EVERY, followed, opened, settings_of, trimmed
@@ -85,6 +87,36 @@ async def test_old_sealed_events_leave_the_bus_and_the_ledger_goes_on(place):
     assert verify(MODEL, store).ok
     done = await recover(MODEL, store, found.transport)
     assert (done.common, done.published, done.lost) == (len(EVENTS) + 5, 0, 0)
+
+
+async def test_events_behind_the_last_segment_stay_whatever_their_age(tmp_path):
+    """The server drops whatever is as old as the last event of a segment: a ledger cannot follow a bus that begins behind that."""
+    settings = settings_of(tmp_path)
+    with opened(settings) as store:
+        async with bus(settings) as found:
+            await limit(found, settings, duplicate_window=100_000_000)
+            for part in (EVENTS[:30], EVENTS[30:70], EVENTS[70:71]):
+                await found.transport.publish(part)
+                await asyncio.sleep(APART_SECONDS)
+            await followed(settings, store, found.transport)
+            assert reading.sealed_until(store.select) == 3 * EVERY
+            await trimmed(settings, store)
+
+            assert (await found.transport.head()).first_sequence in range(EVERY + 1, 32)
+            await followed(settings, store, found.transport)
+
+
+async def test_a_proof_that_takes_long_lets_no_more_events_go(place, monkeypatch):
+    settings, found, store = place
+    prove = Sealer.prove
+
+    def proves_slowly(sealer, segment):
+        prove(sealer, segment)
+        time.sleep(APART_SECONDS)
+
+    monkeypatch.setattr(Sealer, "prove", proves_slowly)
+    assert await trimmed(settings, store)
+    assert (await found.transport.head()).first_sequence in GONE
 
 
 async def test_a_reader_that_is_behind_keeps_its_events(place):
