@@ -13,7 +13,7 @@ from bus.kube import kinds
 from projections.quota_trees import TreeOverlay
 from reactors.admission.decide import Request, covers, unspecified
 from reactors.admission.mapping import types_of
-from reactors.admission.reading import stored, waited, with_state
+from reactors.admission.reading import Stored, stored, waited, with_state
 from reactors.admission.state import AdmissionState
 from reactors.admission.stating import newly_unstated
 from reactors.engine.journals import Journals
@@ -23,7 +23,7 @@ from reactors.webhook.review import Review
 def is_released(journals: Journals, view: AdmissionState, review: Review) -> bool:
     """Whether the object waited in the queue of its quota, and is charged there with all that it asks for from now on.
 
-    One that states less than it did while it waited is no start of the queue.
+    One that states less than it did while it waited, or names further claims of devices, is no start of the queue.
     """
     kind = kinds.served(review.group, review.version, review.resource)
     if kind is None or review.subresource or review.operation != "UPDATE" or review.object is None:
@@ -43,7 +43,7 @@ def is_released(journals: Journals, view: AdmissionState, review: Review) -> boo
     except DemandError:
         return False
     where = view.place(ask.labels, review.namespace)
-    if where is None or where.refusal or ask.suspended:
+    if where is None or where.refusal or ask.suspended or _names_claims(ask, before):
         return False
     tree = journals.trees.get(journals.places.get((where.kind, where.quota), ""))
     request = Request(
@@ -55,3 +55,9 @@ def is_released(journals: Journals, view: AdmissionState, review: Review) -> boo
         return False
     draft = TreeOverlay(tree)
     return covers(draft, request) and not unspecified(draft, node, request)
+
+
+def _names_claims(ask: kinds.Ask, before: Stored) -> bool:
+    """Whether it names claims that it did not name while it waited: they are charged apart from its demand."""
+    known = before.claims if isinstance(before, kinds.Ask) else ()
+    return not set(ask.claims) <= set(known)

@@ -54,6 +54,12 @@ def unlimited():
     return {"spec": {"containers": [{"name": "main", "resources": {}}, side]}}
 
 
+def claiming(template):
+    """A pod template that names a claim, whose devices its own demand has not."""
+    claims = [{"name": "g", "resourceClaimName": "c"}]
+    return {**template, "spec": {**template["spec"], "resourceClaims": claims}}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -73,8 +79,17 @@ def unlimited():
         lambda job: job["metadata"].update(uid="another"),
         lambda job: job["metadata"].update(uid=[]),
         lambda job: job["spec"].update(template=unlimited()),
+        lambda job: job["spec"].update(template=claiming(job["spec"]["template"])),
     ],
-    ids=["larger", "in another quota", "below an owner", "of another uid", "no uid", "no limits"],
+    ids=[
+        "larger",
+        "in another quota",
+        "below an owner",
+        "of another uid",
+        "no uid",
+        "no limits",
+        "with a claim",
+    ],
 )
 async def test_a_start_that_was_not_decided_is_refused_while_nobody_decides(change):
     async with Jobs() as cluster:
@@ -93,6 +108,9 @@ async def test_a_start_that_was_not_decided_is_refused_while_nobody_decides(chan
         runs["metadata"]["labels"] = {**waits["metadata"]["labels"]}
         failure = failing(cluster.admission)
         assert failure(cluster._review(runs, waits, "UPDATE"), None).allowed
+        template = claiming(waits["spec"]["template"])
+        named = [{**one, "spec": {**one["spec"], "template": template}} for one in (runs, waits)]
+        assert failure(cluster._review(*named, "UPDATE"), None).allowed
 
         change(runs)
         assert not failure(cluster._review(runs, waits, "UPDATE"), None).allowed
