@@ -214,6 +214,11 @@ def read(file: str) -> tuple[str, str]:
     return made, _PROCESSES[process] if name in PODS else _purpose(text)
 
 
+def koordinator_kinds() -> list[Json]:
+    """The definitions of Koordinator's kinds, for a cluster without Koordinator."""
+    return list(_parsed(read("koordinator/crds.yaml")[0]))
+
+
 def identity(one: Json) -> tuple[str, str, str]:
     """What tells an object of an installation from all others."""
     metadata = one["metadata"]

@@ -7,6 +7,7 @@ from bus.events.pods import NATIVE
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.contract import resource_of
 from bus.sources.catalogue import SOURCES
+from deploy.cli.program.program import run_command
 from deploy.commands import rights
 from deploy.settings.admission import AdmissionSettings
 from reactors.jobs.effectors.groups import VERSIONS
@@ -131,6 +132,36 @@ def test_the_kinds_that_are_shipped_are_scaled_where_the_operator_s_are():
         }) or None
         for kind in KINDS
     }  # fmt: skip
+
+
+KOORDINATOR = {
+    "Reservation", "PodMigrationJob", "ElasticQuota", "ElasticQuotaProfile", "Device", "NodeMetric", "NodeSLO",
+    "NodeResourceTopology", "ClusterColocationProfile", "PodGroup",
+}  # fmt: skip
+
+
+def test_koordinator_s_kinds_are_shipped_in_the_groups_and_versions_that_are_followed(capsys):
+    assert run_command(["manifests", "--koordinator"]) == 0
+    shipped = list(yaml.safe_load_all(capsys.readouterr().out))
+    served = {
+        f"/apis/{one['spec']['group']}/{version['name']}/{one['spec']['names']['plural']}"
+        for one in shipped
+        for version in one["spec"]["versions"]
+    }
+    followed = {
+        source.path
+        for source in SOURCES
+        if "koordinator" in source.path or source.path.startswith("/apis/scheduling.sigs.k8s.io/")
+    }
+
+    assert {one["spec"]["names"]["kind"] for one in shipped} == KOORDINATOR
+    assert followed and followed - served == set()
+
+
+@pytest.mark.parametrize("beside", [["--nats"], ["--registration"], ["--mode", "shadow"]])
+def test_koordinator_s_kinds_are_printed_alone(beside, capsys):
+    assert run_command(["manifests", "--koordinator", *beside]) == 2
+    assert "goes alone" in capsys.readouterr().err
 
 
 def test_an_eviction_needs_a_look_and_a_request_and_no_delete():

@@ -94,6 +94,13 @@ def manifests(
             help="Print the configuration of a NATS of your own instead: TLS and a user for each process.",
         ),
     ] = False,
+    koordinator: Annotated[
+        bool,
+        typer.Option(
+            "--koordinator",
+            help="Print Koordinator's kinds instead, for a cluster without Koordinator: Reservation, Device and others.",
+        ),
+    ] = False,
 ) -> None:
     """Print what runs Bursar in a cluster, for `kubectl apply -f -`.
 
@@ -109,6 +116,7 @@ def manifests(
     bursar manifests --size standard --image registry.example.org/bursar:1 > bursar.yaml
     bursar manifests --chart charts/bursar
     bursar manifests --nats > nats.conf
+    bursar manifests --koordinator | kubectl apply -f -
     kubectl -n bursar-system exec bursar-0 -- bursar manifests --registration | kubectl apply --server-side --force-conflicts -f -
     """
     is_chosen = (size, mode, act, floor, api, image) != (
@@ -120,11 +128,20 @@ def manifests(
         "",
     )
     if registration:
-        if is_chosen or chart is not None or nats:
+        if is_chosen or chart is not None or nats or koordinator:
             raise SettingsError("--registration goes alone: the settings say the rest")
         from deploy.runtime.registering import printed
 
         _print(asked, printed(asked.settings))
+        return
+    if koordinator:
+        if is_chosen or chart is not None or nats:
+            raise SettingsError(
+                "--koordinator goes alone: its kinds are the same for every size and mode"
+            )
+        from deploy.commands.installation import koordinator_kinds
+
+        _print(asked, koordinator_kinds())
         return
     if nats:
         if is_chosen or chart is not None:
