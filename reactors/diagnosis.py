@@ -19,7 +19,7 @@ from starlette.routing import Route
 from bus.events.decisions import SchedulingPassed
 from bus.transport import Transport
 from reactors.engine.replica import Replica
-from reactors.scheduling import diagnosis
+from reactors.scheduling.diagnosis import summaries
 
 #: Most bytes of a flag's value.
 LONGEST = 64
@@ -69,7 +69,7 @@ class Diagnosis:
         async for events in transport.read(after=after, linger_seconds=0.0):
             for event in events if self.most > 0 else ():
                 if event.type == SchedulingPassed.wire_type and not event.defect:
-                    for table in diagnosis.tables(SchedulingPassed.read(event), self.most):
+                    for table in summaries.tables(SchedulingPassed.read(event), self.most):
                         _log.info("scores of pass %d\n%s", event.sequence, table)
 
     def _set_most(self, value: int) -> None:
@@ -119,33 +119,33 @@ def _path(path: str) -> str:
 
 def _node(replica: Replica, request: Request) -> tuple[Any, str]:
     name = request.path_params["nodeName"]
-    found = diagnosis.node(replica, name)
+    found = summaries.node(replica, name)
     return found, "" if found is not None else f"node {name}"
 
 
 def _gang(replica: Replica, request: Request) -> tuple[Any, str]:
     key = f"{request.path_params['namespace']}/{request.path_params['name']}"
-    found = diagnosis.gang(replica, key)
+    found = summaries.gang(replica, key)
     return found, "" if found is not None else f"gang {key}"
 
 
 def _gangs(replica: Replica, request: Request) -> tuple[Any, str]:
-    return diagnosis.gangs(replica), ""
+    return summaries.gangs(replica), ""
 
 
 def _quota(replica: Replica, request: Request) -> tuple[Any, str]:
     name = request.path_params["name"]
-    found = diagnosis.quota(replica, name)
+    found = summaries.quota(replica, name)
     return found, "" if found is not None else f"quota {name}"
 
 
 def _quotas(replica: Replica, request: Request) -> tuple[Any, str]:
-    return diagnosis.quotas(replica), ""
+    return summaries.quotas(replica), ""
 
 
 def _available_cpus(replica: Replica, request: Request) -> tuple[Any, str]:
     # Who computes with columns loads numpy, which only the scheduler needs.
-    from reactors.scheduling import cpu_summaries
+    from reactors.scheduling.diagnosis import cpu_summaries
 
     name = request.path_params["nodeName"]
     found = cpu_summaries.available(replica, name)
@@ -153,7 +153,7 @@ def _available_cpus(replica: Replica, request: Request) -> tuple[Any, str]:
 
 
 def _cpu_topology(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling import cpu_summaries
+    from reactors.scheduling.diagnosis import cpu_summaries
 
     name = request.path_params["nodeName"]
     found = cpu_summaries.topology(replica, name)
@@ -161,7 +161,7 @@ def _cpu_topology(replica: Replica, request: Request) -> tuple[Any, str]:
 
 
 def _devices(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling import device_summaries
+    from reactors.scheduling.diagnosis import device_summaries
 
     name = request.path_params["name"]
     found = device_summaries.summary(replica, name)
@@ -169,6 +169,6 @@ def _devices(replica: Replica, request: Request) -> tuple[Any, str]:
 
 
 def _devices_of_all(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling import device_summaries
+    from reactors.scheduling.diagnosis import device_summaries
 
     return device_summaries.summaries(replica), ""

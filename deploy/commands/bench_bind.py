@@ -32,16 +32,16 @@ from bus.events.constraints import NodeAffinity as AffinityToNodes
 from bus.events.nodes import NodeObserved
 from bus.sources.openb import GPU_NODES_FILE, SOURCE, TraceNode, TracePod, read_nodes, read_pods
 from projections.cluster import ClusterState, Pod
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.columns.pod_shapes import typical_kinds
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.packing.catalogue import Name, Typical
 from reactors.scheduling.plugins.gpu_cards import GpuCards
-from reactors.scheduling.plugins.node_affinity import NodeAffinity
-from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.plugins.nodes.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
-from reactors.scheduling.pod_shapes import typical_kinds
-from reactors.scheduling.profiles import Enabled, Profile
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
 
 PODS = "openb_pod_list_{trace}.csv"
 _ARRIVALS = re.compile(r"(?P<trace>\w+)-(?P<seed>\d+)-pods\.txt")

@@ -15,17 +15,17 @@ from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at
 from reactors.scheduling import NAME as SCHEDULING
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.explaining import Explanation, explained
-from reactors.scheduling.framework import Framework
-from reactors.scheduling.gangs import Gangs
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.cycle.passes import Scheduler
+from reactors.scheduling.cycle.trial import attempts
+from reactors.scheduling.framework.explaining import Explanation, explained
+from reactors.scheduling.framework.runner import Framework
+from reactors.scheduling.gangs.state import Gangs
 from reactors.scheduling.plugins.catalogue import default_profile
-from reactors.scheduling.queue import Queued
+from reactors.scheduling.queueing.hints import Hint
+from reactors.scheduling.queueing.queue import Queued
 from reactors.scheduling.shape import Nominated
 from reactors.scheduling.state import SchedulingState
-from reactors.scheduling.trial import attempts
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ def tried(
     Raises ObservationError.
     """
     # Manifests are read as a source reads pods, which no question about pods that were seen needs.
-    from reactors.scheduling.manifests import pod_of
+    from reactors.scheduling.diagnosis.manifests import pod_of
 
     columns = Columns(state)
     framework = Framework(default_profile("check"), columns)

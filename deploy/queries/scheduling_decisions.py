@@ -17,12 +17,12 @@ from projections.quota_trees.queries import Select, archived, facts
 from reactors.catalogue import REACTORS
 from reactors.engine.snapshots import at
 from reactors.scheduling import NAME as SCHEDULING
-from reactors.scheduling.columns import Placed
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.framework import Framework
-from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.columns.table import Placed
+from reactors.scheduling.cycle.passes import Scheduler
+from reactors.scheduling.cycle.trial import hold
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.state import SchedulingState
-from reactors.scheduling.trial import hold
 
 #: Decisions of which is told, the newest.
 MOST = 100

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.cluster import ClusterState
     from projections.quota_trees.forest import QuotaTrees
-    from reactors.scheduling.passes import Scheduler
-    from reactors.scheduling.quota_state import QuotaState
+    from reactors.scheduling.cycle.passes import Scheduler
+    from reactors.scheduling.queueing.quota_state import QuotaState
     from reactors.scheduling.settings import SchedulingPolicy
     from reactors.scheduling.shape import Dealt
 
@@ -27,7 +27,7 @@ def scheduler_of(
     policy: SchedulingPolicy, cluster: ClusterState, is_shadow: bool, dealt: Mapping[str, Dealt]
 ) -> Scheduler:
     """A scheduler that has not begun."""
-    from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.cycle.passes import Scheduler
 
     return Scheduler(
         policy.made(), cluster, is_shadow=is_shadow, dealt=dealt, preemption=policy.preemption
@@ -36,6 +36,6 @@ def scheduler_of(
 
 def quotas_of(cluster: ClusterState, trees: QuotaTrees) -> QuotaState:
     """What quotas say of pods, before anything is known."""
-    from reactors.scheduling.quota_state import QuotaState
+    from reactors.scheduling.queueing.quota_state import QuotaState
 
     return QuotaState(cluster, trees)

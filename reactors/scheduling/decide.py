@@ -17,11 +17,11 @@ from bus.events.decisions import Nomination, Refusal, SchedulingPassed, TriedPod
 from reactors.engine.contract import Concluded
 from reactors.engine.policies import Current
 from reactors.scheduling import RULES
+from reactors.scheduling.cycle.trial import Attempt, attempts
 from reactors.scheduling.settings import SchedulingPolicy
-from reactors.scheduling.trial import Attempt, attempts
 
 if TYPE_CHECKING:
-    from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.cycle.passes import Scheduler
     from reactors.scheduling.state import SchedulingState
 
 #: Largest part of a pass, bytes; a message of the stream carries no more (:class:`bus.streams.Stream`).

@@ -18,21 +18,21 @@ from bus.transport import Transport
 from bus.waiting import Moves
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
-from reactors.scheduling.effectors.bind import Outcomes, Placement
-from reactors.scheduling.effectors.bind_cycle import Known
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
 from reactors.scheduling.effectors.reservations import ReservationStatuses, writing
-from reactors.scheduling.queue import Place
+from reactors.scheduling.framework.bind import Outcomes, Placement
+from reactors.scheduling.framework.bind_cycle import Known
+from reactors.scheduling.queueing.queue import Place
 from reactors.scheduling.shape import CONFIRMED_US
 from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
     from projections.cluster import Pod
     from reactors.engine.adapters import Adapters, Effects
-    from reactors.scheduling.bind_plugins import BindPlugins
-    from reactors.scheduling.passes import Scheduler
-    from reactors.scheduling.reservation_statuses import Wanted
+    from reactors.scheduling.cycle.passes import Scheduler
+    from reactors.scheduling.cycle.reservation_statuses import Wanted
+    from reactors.scheduling.framework.bind_plugins import BindPlugins
 
 #: Between two looks at who waits.
 LOOK_SECONDS = 1.0
@@ -113,7 +113,7 @@ class Placements:
         if current is None or current.mode != "on" or replica.policies.is_paused or scheduler is None:  # fmt: skip
             return iter(())
         # What computes is there where something is placed.
-        from reactors.scheduling.reservation_statuses import wanted
+        from reactors.scheduling.cycle.reservation_statuses import wanted
 
         state = replica.cluster_state
         # Times are those of ticks, which a jump of the clock holds.
@@ -178,7 +178,7 @@ class Placements:
         ):
             return []
         # What computes is there where something is placed.
-        from reactors.scheduling.claims import bindable_us
+        from reactors.scheduling.cycle.claim_states import bindable_us
 
         pods, at_us = self._replica.cluster_state.pods, self._state.at_us
         outstanding = [one for one in scheduler.outstanding() if one.uid in pods]

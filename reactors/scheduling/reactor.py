@@ -9,7 +9,7 @@ from bus.events.decisions import SchedulingPassed
 from projections.cluster import POD
 from reactors.engine.contract import Reactor
 from reactors.scheduling import NAME, RULES
-from reactors.scheduling.preempting import decide, managed, overtaken
+from reactors.scheduling.evicting import decide, managed, overtaken
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
 from reactors.scheduling.state import SchedulingState
 

@@ -11,7 +11,7 @@ from bus.events.policies import Mode, switch
 from reactors.engine.settings import ReactorPolicy
 
 if TYPE_CHECKING:
-    from reactors.scheduling.profiles import Profile
+    from reactors.scheduling.framework.profiles import Profile
 
 
 #: What metrics-server measures.

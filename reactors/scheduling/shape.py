@@ -98,7 +98,7 @@ class Rested(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct):
-    """A pod that waits: :class:`reactors.scheduling.queue.Queued` without what follows from the pod."""
+    """A pod that waits: :class:`reactors.scheduling.queueing.queue.Queued` without what follows from the pod."""
 
     uid: str
     added_us: int
@@ -113,7 +113,7 @@ class Waiting(msgspec.Struct):
 
 
 class SavedArrivals(msgspec.Struct):
-    """What a snapshot holds of :class:`reactors.scheduling.arrivals.Arrivals`: kinds of pods and how many there were of each."""
+    """Kinds of pods and how many there were of each: the snapshot of :class:`reactors.scheduling.columns.arrivals.Arrivals`."""
 
     count: int
     learn_at: int

@@ -5,7 +5,7 @@ The contract for whoever binds:
 - :attr:`SchedulingState.outstanding` are the pods to bind, the oldest pass first. Each has the uid, the node, the cards and the
   ``decision`` (the id of its pass's event) that belong into the Binding. A shadow is never among them.
 - Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more. Then the plugins of the
-  pod's profile do their PreBind, one of them binds, and all hear of it (:mod:`reactors.scheduling.bind_plugins`).
+  pod's profile do their PreBind, one of them binds, and all hear of it (:mod:`reactors.scheduling.framework.bind_plugins`).
 - A bind that succeeded is recorded by nobody: the pod is observed on its node, and is no longer outstanding. A failed one is in
   :class:`bus.events.decisions.BindSettled` with the sequence of the pass; the pod then waits again, after its back-off.
 - A process that starts finds in ``outstanding`` all that may have been done or not: binding twice is refused by the API server
@@ -38,7 +38,7 @@ from projections.quota_trees.forest import QuotaTrees
 from reactors.admission.state import AdmissionState, SavedAdmission
 from reactors.scheduling import NAME, quotas_of, scheduler_of
 from reactors.scheduling.counts import SavedCounts, SchedulingCounts
-from reactors.scheduling.gang_shape import SavedGangs
+from reactors.scheduling.gangs.shape import SavedGangs
 from reactors.scheduling.settings import SchedulingPolicy
 from reactors.scheduling.shape import (
     Assumed,
@@ -52,8 +52,8 @@ from reactors.scheduling.shape import (
 )
 
 if TYPE_CHECKING:
-    from reactors.scheduling.passes import Scheduler
-    from reactors.scheduling.quota_state import QuotaState
+    from reactors.scheduling.cycle.passes import Scheduler
+    from reactors.scheduling.queueing.quota_state import QuotaState
 
 
 class SavedScheduling(msgspec.Struct):

@@ -16,8 +16,8 @@ from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import NAMESPACES, NODES, PODS, PRIORITIES
 from deploy.runtime.reactors import acting
 from reactors.scheduling import NAME
-from reactors.scheduling.effectors.bind import DECISION
 from reactors.scheduling.effectors.binder import LATE_SECONDS, REFUSED_SECONDS
+from reactors.scheduling.framework.bind import DECISION
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from tests.cluster.api import MERGE

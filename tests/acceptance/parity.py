@@ -17,14 +17,14 @@ import numpy as np
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources import claims, csi_nodes, namespaces, nodes, pods, volumes
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Cycle, Score
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.contract import Cycle, Score
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.catalogue import PLUGINS
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit, Point, ScoredResource
-from reactors.scheduling.profiles import Enabled, Profile
 from tests.acceptance import parity_volumes as storage
 from tests.acceptance import parity_worlds as worlds
 from tests.reactors.scheduling.worlds import World

@@ -14,12 +14,12 @@ from random import Random
 import pytest
 
 from bus.sources import disruptions, namespaces, nodes, pods
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
-from reactors.scheduling.profiles import Enabled, Profile
 from tests.acceptance import parity_worlds as worlds
 from tests.acceptance.parity import PROFILES, Site, configuration, see
 from tests.cluster import build

@@ -6,13 +6,18 @@ imports; who imports no other room stands on floor 1. An import runs *back up* w
 none there is an order in which each imports lower ones only.
 
 Imports inside functions count: who imports late to start sooner depends on the module all the same, and circles hide there.
-Imports below ``if TYPE_CHECKING`` do not count: they name a type and are never run. Neither do modules that a table names as
-texts (``COMMANDS``). A folder's ``__init__`` is its face: whoever imports it imports the folder, and what is inside may.
+Imports below ``if TYPE_CHECKING`` do not count in a package: they name a type and are never run. Neither do modules that a table
+names as texts (``COMMANDS``). A folder's ``__init__`` is its face: whoever imports it imports the folder, and what is inside may.
+
+One *folder* is measured by what stands in it: its children are files and folders, an arrow leads from child to child, and there
+imports of types count too, for a reader follows them like others.
 """
 
 import ast
 from functools import cached_property
 from pathlib import Path
+
+from tests.architecture.product import tree
 
 
 class Package:
@@ -31,12 +36,22 @@ class Package:
     @cached_property
     def imports(self):
         """(module, imported module), each as a tuple of names, to the line of the first such import."""
+        return {pair: line for pair, (line, is_run) in self._found.items() if is_run}
+
+    @cached_property
+    def _found(self):
+        """Imports as above and those of types alone, to (line, whether it can run)."""
         found = {}
         for module, path in self._files.items():
-            for names, line in _imported(ast.parse(path.read_text("utf-8"), str(path))):
+            for names, line, is_run in _imported(tree(path)):
                 target = names if names in self._files else names[:-1]
-                if target in self._files and target != module:
-                    found.setdefault((module, target), line)
+                known = found.get((module, target))
+                if (
+                    target in self._files
+                    and target != module
+                    and (known is None or is_run > known[1])
+                ):
+                    found[module, target] = (line, is_run)
         return found
 
     def room(self, module):
@@ -60,14 +75,19 @@ class Package:
     @cached_property
     def floors(self):
         """Every room, to its floor. Raises ValueError where rooms import each other in a circle."""
-        left, found = dict(self.rooms), {}
-        while left:
-            free = {room for room, below in left.items() if below <= found.keys()}
-            if not free:
-                raise ValueError(f"a circle of rooms in {self.name}")
-            for room in free:
-                found[room] = 1 + max((found[one] for one in left[room]), default=0)
-            left = {room: below for room, below in left.items() if room not in free}
+        return floors(self.rooms)
+
+    @cached_property
+    def folders(self):
+        """Every folder, to its children, each to the children that it imports, if only for a type."""
+        found = {}
+        for module in self._files:
+            for depth in range(1, len(module)):
+                found.setdefault(module[:depth], {}).setdefault(module[depth], set())
+        for module, target in self._found:
+            depth = _common(module, target)
+            if depth < min(len(module), len(target)):
+                found[module[:depth]][module[depth]].add(target[depth])
         return found
 
     @cached_property
@@ -75,9 +95,7 @@ class Package:
         """The imports that tie files and folders of one folder in circles, by that folder: ``module:line -> module``."""
         beside = {}
         for (module, target), line in self.imports.items():
-            depth = 0
-            while module[depth : depth + 1] == target[depth : depth + 1] != ():
-                depth += 1
+            depth = _common(module, target)
             if depth < min(len(module), len(target)):
                 arrows = beside.setdefault(module[:depth], {})
                 text = f"{'.'.join(module)}:{line} -> {'.'.join(target)}"
@@ -89,20 +107,42 @@ class Package:
         }
 
 
-def _imported(node):
-    """(names, line) of every import that can run: of ``from a import b`` the names a, b."""
+def floors(rooms):
+    """Every room of those, each with what it imports, to its floor. Raises ValueError where they import each other in a circle."""
+    left, found = dict(rooms), {}
+    while left:
+        free = {room for room, below in left.items() if below <= found.keys()}
+        if not free:
+            raise ValueError(f"a circle of rooms: {sorted(left)}")
+        for room in free:
+            found[room] = 1 + max((found[one] for one in left[room]), default=0)
+        left = {room: below for room, below in left.items() if room not in free}
+    return found
+
+
+def _common(module, target):
+    """How many names two modules have in common at their beginning."""
+    depth = 0
+    while module[depth : depth + 1] == target[depth : depth + 1] != ():
+        depth += 1
+    return depth
+
+
+def _imported(node, is_run=True):
+    """(names, line, whether it can run) of every import: of ``from a import b`` the names a, b."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            for one in child.orelse:
-                yield from _imported(one)
+            yield from _imported(ast.Module(child.body, []), False)
+            yield from _imported(ast.Module(child.orelse, []), is_run)
             continue
         if isinstance(child, ast.Import):
-            yield from ((tuple(name.name.split(".")), child.lineno) for name in child.names)
+            for name in child.names:
+                yield tuple(name.name.split(".")), child.lineno, is_run
         elif isinstance(child, ast.ImportFrom):
             assert not child.level, "an import by dots is not measured"
             above = tuple(child.module.split("."))
-            yield from (((*above, name.name), child.lineno) for name in child.names)
-        yield from _imported(child)
+            yield from (((*above, name.name), child.lineno, is_run) for name in child.names)
+        yield from _imported(child, is_run)
 
 
 def _in_circles(arrows):

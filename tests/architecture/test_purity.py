@@ -28,7 +28,7 @@ from reactors.culling.effectors import patches
 from reactors.effectors import quota_status
 from reactors.engine import effects, interlocks, policies, verify
 from reactors.jobs import passes
-from reactors.scheduling import trial
+from reactors.scheduling.cycle import trial
 from reactors.scheduling.decide import concluded as passes_decided
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults

@@ -3,16 +3,29 @@
 import pytest
 
 from tests.architecture.product import PACKAGES, ROOT
-from tests.architecture.rooms import Package
+from tests.architecture.rooms import Package, floors
 
 #: Package → (most rooms, most floors). Of `deploy` it is the goal; of the others what is measured, with rooms for what is added.
 MOST = {
     "bus": (32, 8),
     "projections": (72, 11),
-    "reactors": (126, 19),
+    "reactors": (106, 14),
     "migrations": (1, 1),
     "deploy": (32, 9),
 }
+#: Most children of a folder, and most floors, imports of types included.
+CHILDREN, FLOORS = 25, 10
+#: Folders that hold more → (most children, most floors). A row only shrinks, and goes when the folder meets the bound.
+WIDER = {
+    "bus": (28, 6),
+    "bus.sources": (35, 8),
+    "deploy.runtime": (27, 7),
+    "projections": (27, 8),
+    "projections.engine": (31, 10),
+    "reactors.admission": (41, 11),
+}
+#: One file for each migration, and each stays.
+VERSIONS = "migrations.versions"
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +45,38 @@ def test_a_package_has_few_rooms_on_few_floors(packages, name):
     print(f"{name}: {rooms} rooms on {floors} floors")
 
     assert (rooms <= MOST[name][0], floors <= MOST[name][1]) == (True, True), (rooms, floors)
+
+
+@pytest.fixture(scope="module")
+def folders(packages):
+    """Folder → (children, floors)."""
+    found = {
+        ".".join(folder): (len(children), max(floors(children).values()))
+        for package in packages.values()
+        for folder, children in package.folders.items()
+    }
+    del found[VERSIONS]
+    return found
+
+
+def is_wider(size):
+    return size[0] > CHILDREN or size[1] > FLOORS
+
+
+def test_a_folder_has_at_most_25_children_on_10_floors(folders):
+    most = {folder: WIDER.get(folder, (CHILDREN, FLOORS)) for folder in folders}
+
+    assert {} == {
+        folder: (size, most[folder])
+        for folder, size in folders.items()
+        if size[0] > most[folder][0] or size[1] > most[folder][1]
+    }
+
+
+def test_a_folder_that_meets_the_bound_has_no_row(folders):
+    assert set() == {
+        folder for folder in WIDER if not (folder in folders and is_wider(folders[folder]))
+    }
 
 
 def make(folder, **files):
@@ -92,3 +137,26 @@ def test_a_name_of_a_type_alone_ties_nothing(tmp_path):
     )
 
     assert {} == package.circles
+
+
+def test_the_children_of_a_folder_are_tied_by_names_of_types_too(tmp_path):
+    package = make(
+        tmp_path,
+        one="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.low.thin import x",
+        two="from p import one", low__thin="", low__thick="from p.low import thin",
+    )  # fmt: skip
+
+    assert {"one": {"low"}, "two": {"one"}, "low": set()} == package.folders["p",]
+    assert {"thin": set(), "thick": {"thin"}} == package.folders["p", "low"]
+    assert {"low": 1, "one": 2, "two": 3} == floors(package.folders["p",])
+
+
+def test_a_circle_of_types_has_no_floors(tmp_path):
+    package = make(
+        tmp_path,
+        one="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p import two",
+        two="from p import one",
+    )
+
+    with pytest.raises(ValueError, match="circle"):
+        floors(package.folders["p",])

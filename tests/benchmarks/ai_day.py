@@ -39,11 +39,11 @@ from bus.events.constraints import GangTerms, PodConstraints
 from bus.events.decisions import Refusal
 from projections.cluster import Pod
 from projections.cluster.objects import Change
-from reactors.scheduling.cards import WHOLE, wanted
-from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.columns.cards import WHOLE, wanted
+from reactors.scheduling.cycle.passes import Scheduler
+from reactors.scheduling.cycle.trial import attempts
 from reactors.scheduling.plugins.catalogue import profile_of
 from reactors.scheduling.shape import Mark
-from reactors.scheduling.trial import attempts
 from tests.benchmarks import measure
 from tests.benchmarks.cluster_state import MIB
 from tests.benchmarks.day_picture import picture

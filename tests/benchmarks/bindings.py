@@ -27,11 +27,11 @@ import uvloop
 from bus.kube.client import Access, KubeCluster, connect
 from bus.kube.client.connections import MOST
 from projections.cluster import ClusterState, Pod
-from reactors.scheduling.bind_plugins import BindPlugins
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.effectors.bind import Placement
-from reactors.scheduling.effectors.bind_cycle import Known
+from reactors.scheduling.columns.table import Columns
 from reactors.scheduling.effectors.binder import Binder
+from reactors.scheduling.framework.bind import Placement
+from reactors.scheduling.framework.bind_cycle import Known
+from reactors.scheduling.framework.bind_plugins import BindPlugins
 from reactors.scheduling.plugins.catalogue import default_profile
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Cost, Goal, Report, Stopwatch

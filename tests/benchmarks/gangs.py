@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from bus.events.constraints import GangTerms, PodConstraints
 from projections.cluster import ClusterState, Pod
 from projections.cluster.objects import Change
-from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.cycle.passes import Scheduler
+from reactors.scheduling.cycle.trial import attempts
 from reactors.scheduling.plugins.catalogue import profile_of
 from reactors.scheduling.shape import Mark
-from reactors.scheduling.trial import attempts
 from tests.benchmarks import measure
 from tests.benchmarks.cluster_state import MIB
 from tests.benchmarks.measure import Report

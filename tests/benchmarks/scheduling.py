@@ -31,9 +31,9 @@ from bus.events.constraints import (
 from bus.events.devices import NodeDevice, NodeDevicesObserved
 from bus.events.nodes import NodeObserved
 from projections.cluster import ClusterState, Pod
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.catalogue import default_profile, profile_of
 from tests.benchmarks import measure
 from tests.benchmarks.cluster_state import MIB, resident

@@ -5,23 +5,24 @@ import pytest
 
 from bus.sources.catalogue import NODE_DEVICES
 from bus.sources.node_devices import LABELS
-from reactors.scheduling import device_rules as rules
-from reactors.scheduling.device_rooms import NAMES as NAMES_OF
-from reactors.scheduling.device_rooms import DeviceColumns
-from reactors.scheduling.device_rules import Card, Part, Scope
-from reactors.scheduling.diagnosis import offered_by_devices
+from reactors.scheduling.columns import device_requests as requests
+from reactors.scheduling.devices import rules
+from reactors.scheduling.devices.rooms import NAMES as NAMES_OF
+from reactors.scheduling.devices.rooms import DeviceColumns
+from reactors.scheduling.devices.rules import Card, Part, Scope
+from reactors.scheduling.diagnosis.summaries import offered_by_devices
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.worlds import World
 
 NAMES = {
-    "gpu": rules.GPU, "gpu_core": rules.CORE, "gpu_memory_ratio": rules.RATIO, "gpu_memory": rules.MEMORY,
-    "gpu_shared": rules.SHARED, "nvidia_gpu": rules.NVIDIA, "amd_gpu": rules.AMD, "hygon_dcu": rules.HYGON,
-    "npu_core": rules.NPU_CORE, "npu_cpu": rules.NPU_CPU, "npu_dvpp": rules.NPU_DVPP, "rdma": rules.RDMA,
-    "fpga": rules.FPGA,
+    "gpu": requests.GPU, "gpu_core": requests.CORE, "gpu_memory_ratio": requests.RATIO, "gpu_memory": requests.MEMORY,
+    "gpu_shared": requests.SHARED, "nvidia_gpu": requests.NVIDIA, "amd_gpu": requests.AMD, "hygon_dcu": requests.HYGON,
+    "npu_core": requests.NPU_CORE, "npu_cpu": requests.NPU_CPU, "npu_dvpp": requests.NPU_DVPP, "rdma": requests.RDMA,
+    "fpga": requests.FPGA,
 }  # fmt: skip
 SHORT = {name: short for short, name in NAMES.items()}
 BYTES = 80 * 2**30
-WHOLE = {rules.CORE: 100, rules.RATIO: 100, rules.MEMORY: BYTES}
+WHOLE = {requests.CORE: 100, requests.RATIO: 100, requests.MEMORY: BYTES}
 
 
 def check(case):
@@ -57,7 +58,7 @@ def split(given):
 
 def many(given):
     request = named(given["request"])
-    kind = next((name for name in (rules.RDMA, rules.FPGA) if name in request), rules.CORE)
+    kind = next((name for name in (requests.RDMA, requests.FPGA) if name in request), requests.CORE)
     is_many = rules.is_many(request, kind)
     return dict.fromkeys(("multi", "multi_card", "is_multi", "is_multi_card", "multiple"), is_many)
 
@@ -69,22 +70,24 @@ def fill(given):
 
 def size_of(free):
     sizes = [
-        one[rules.MEMORY] * 100 // one[rules.RATIO] for one in free if one.get(rules.RATIO, 0) and rules.MEMORY in one
+        one[requests.MEMORY] * 100 // one[requests.RATIO] for one in free if one.get(requests.RATIO, 0) and requests.MEMORY in one
     ]  # fmt: skip
     return max(sizes, default=0)
 
 
 def fit(given):
     free, allocation = given["free"], {}
-    by_kind = rules.requested({f"requests.{name}": one for name, one in named(given["request"]).items()})  # fmt: skip
+    by_kind = requests.requested({f"requests.{name}": one for name, one in named(given["request"]).items()})  # fmt: skip
     for kind, request in by_kind.items():
         frees = {int(minor): named(one) for minor, one in free.get(kind, {}).items()}
-        total = {name: 100 for name in rules.KINDS[kind]} | {rules.MEMORY: size_of(frees.values())}
+        total = {name: 100 for name in requests.KINDS[kind]} | {
+            requests.MEMORY: size_of(frees.values())
+        }
         part = rules.per_card(rules.converted(request), "v1.0")
         chosen = rules.chosen(part, [Card(minor, total, one) for minor, one in frees.items()])
         if not chosen:
             return {"fits": False}
-        parts = plain(rules.filled(part.amounts, total[rules.MEMORY]) if kind == "gpu" else part.amounts)  # fmt: skip
+        parts = plain(rules.filled(part.amounts, total[requests.MEMORY]) if kind == "gpu" else part.amounts)  # fmt: skip
         allocation[kind] = [{"minor": minor, "resources": parts} for minor in chosen]
     return {"fits": True, "allocation": allocation}
 
@@ -124,7 +127,7 @@ def choose(given):
     cards = [Card(int(minor), total, named(free)) for minor, free in given["cards"].items()]
     part = rules.per_card(named(given["request"]))
     found = rules.chosen(part, cards, given["strategy"])
-    return outcome(found) | {"resources": plain(rules.filled(part.amounts, total[rules.MEMORY]))}
+    return outcome(found) | {"resources": plain(rules.filled(part.amounts, total[requests.MEMORY]))}
 
 
 def outcome(minors):
@@ -136,7 +139,7 @@ def board(given):
     full = set(given.get("fully_used_minors", ()))
     halves = {int(m) for key, ms in given.items() if key.endswith("used_minors") for m in ms} - full
     for minor, used in given.get("used", {}).items():
-        (full if named(used).get(rules.RATIO, 100) >= 100 else halves).add(int(minor))
+        (full if named(used).get(requests.RATIO, 100) >= 100 else halves).add(int(minor))
     half = {name: amount // 2 for name, amount in WHOLE.items()}
     none = dict.fromkeys(WHOLE, 0)
     return [
@@ -147,7 +150,7 @@ def board(given):
 
 def choose_partition(given):
     table = {int(size): list(map(tuple, groups)) for size, groups in given["partition_table"].items()}  # fmt: skip
-    part = Part({rules.CORE: 100, rules.RATIO: 100}, given["cards_wanted"], False)
+    part = Part({requests.CORE: 100, requests.RATIO: 100}, given["cards_wanted"], False)
     honors = given["policy"] == "Honor"
     return outcome(rules.chosen(part, board(given), table=table, honors=honors))
 
@@ -187,7 +190,7 @@ def node_resources(given):
     ]  # fmt: skip
     labels = {LABELS + key.replace("_", "-"): text for key, text in said.items()}
     metadata = {"uid": "d", "name": "a", "resourceVersion": "1", "labels": labels}
-    shared = {rules.SHARED: "1"} if given["publish_shared"] else {}
+    shared = {requests.SHARED: "1"} if given["publish_shared"] else {}
     world = World().node("a", allocatable=shared)
     if given["devices"] is not None:
         world.see(NODE_DEVICES.translate(record({"metadata": metadata, "spec": {"devices": raw}}), POLICY))  # fmt: skip

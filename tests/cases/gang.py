@@ -7,12 +7,12 @@ from bus.clock import SECOND_US
 from bus.sources.catalogue import POD_GROUPS, PODS
 from bus.sources.podgroups import COPY
 from projections.cluster.pod_terms import PodGroup
-from reactors.scheduling import phases
-from reactors.scheduling.contract import Code, Cycle
-from reactors.scheduling.gang_cycles import GangCycles
-from reactors.scheduling.gangs import Gangs, needs_of, needs_of_group
+from reactors.scheduling.framework.contract import Code, Cycle
+from reactors.scheduling.gangs import phases
+from reactors.scheduling.gangs.cycles import GangCycles
+from reactors.scheduling.gangs.state import Gangs, needs_of, needs_of_group
 from reactors.scheduling.plugins.coscheduling import Coscheduling
-from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
+from reactors.scheduling.plugins.sorting.coscheduling_sort import CoschedulingSort
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.worlds import World
 

@@ -11,8 +11,8 @@ import numpy as np
 from bus.clock import SECOND_US
 from bus.events.pods import Owner
 from bus.sources.catalogue import NODE_METRICS
-from reactors.scheduling.load_rules import is_expired, packed, picked
 from reactors.scheduling.plugins.load_aware import LoadAware, Percents, Weights
+from reactors.scheduling.plugins.load_rules import is_expired, packed, picked
 from tests import factories as f
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.worlds import World, reasons, scores

@@ -2,7 +2,7 @@
 
 from bus.sources.openb import TraceNode, TracePod
 from deploy.commands.bench_bind import Arrivals, Scene, framework_of, place, pods_of
-from reactors.scheduling.arrivals import Lesson
+from reactors.scheduling.columns.arrivals import Lesson
 from reactors.scheduling.packing.catalogue import Given, Typical, fragmentation
 
 

@@ -6,7 +6,7 @@ from bus.clock import SECOND_US
 from bus.events.pods import ReservationCondition
 from bus.sources.catalogue import RESERVATIONS
 from projections.cluster import reservations as rows
-from reactors.scheduling import reservation_rules as rules
+from reactors.scheduling.reservations import rules
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.worlds import World
 

@@ -6,7 +6,7 @@ import json
 from reactors.catalogue import REACTORS
 from reactors.diagnosis import Diagnosis
 from reactors.engine.replica import Replica
-from reactors.scheduling.score_table import score_table
+from reactors.scheduling.diagnosis.score_table import score_table
 from reactors.webhook.health import HealthApplication
 from tests.reactors.webhook.asking import ask
 

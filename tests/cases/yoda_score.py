@@ -9,13 +9,13 @@ import pytest
 from bus.clock import SECOND_US
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import scvs
-from reactors.scheduling.contract import Code, Permission, scaled
-from reactors.scheduling.framework import Framework, ScoreRangeError
-from reactors.scheduling.passes import Scheduler
-from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.cycle.passes import Scheduler
+from reactors.scheduling.framework.contract import Code, Permission, scaled
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework, ScoreRangeError
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
+from reactors.scheduling.plugins.sorting.yoda_sort import YodaSort
 from reactors.scheduling.plugins.yoda import NoMemoryError, Yoda
-from reactors.scheduling.plugins.yoda_sort import YodaSort
-from reactors.scheduling.profiles import Enabled, Profile
 from reactors.scheduling.shape import Mark
 from tests.bus.sources.records import record
 from tests.reactors.scheduling.worlds import World

@@ -49,13 +49,13 @@ from reactors.jobs.effectors.groups import VERSIONS, collection
 from reactors.jobs.effectors.keep import PodGroupEffector
 from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.effectors.run import JobEffector
-from reactors.scheduling import reservation_rules
-from reactors.scheduling.effectors.bind import RESERVATIONS, Placement, bind
-from reactors.scheduling.effectors.claims import ClaimSelector, UnboundClaim
+from reactors.scheduling.cycle.reservation_statuses import Wanted
 from reactors.scheduling.effectors.notices import PodNotices, Subject
 from reactors.scheduling.effectors.reservations import ReservationStatuses
-from reactors.scheduling.effectors.reserve import reserve
-from reactors.scheduling.reservation_statuses import Wanted
+from reactors.scheduling.framework.bind import RESERVATIONS, Placement, bind
+from reactors.scheduling.framework.claims import ClaimSelector, UnboundClaim
+from reactors.scheduling.framework.reserve import reserve
+from reactors.scheduling.reservations import rules as reservation_rules
 from reactors.webhook.registration import RegistrationSettings
 from tests.bus.sources.records import record
 from tests.cluster import notebooks, test_cull, test_evict, training

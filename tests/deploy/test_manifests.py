@@ -12,7 +12,7 @@ from deploy.commands import rights
 from deploy.settings.admission import AdmissionSettings
 from reactors.jobs.effectors.groups import VERSIONS
 from reactors.jobs.shape import KINDS
-from reactors.scheduling.messages import SYSTEM_NAMESPACES
+from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 from reactors.webhook.proof import NAMESPACE
 from tests.deploy.manifests import ACTING, FILES, FOLDER, OBJECTS, ROLES, granted
 

@@ -8,7 +8,7 @@ import yaml
 
 from bus.events.pods import SIGS, PodGroupObserved
 from deploy.cli.program.exits import Exit
-from reactors.scheduling.messages import IN_SYSTEM
+from reactors.scheduling.queueing.messages import IN_SYSTEM
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
 

@@ -10,9 +10,9 @@ from deploy.cli.explaining.placing import steps as pods
 from deploy.queries.scheduling import known, known_gangs
 from projections.cluster import ClusterState
 from projections.quota_trees.queries import Select
-from reactors.scheduling import phases
-from reactors.scheduling.gang_shape import Gang
-from reactors.scheduling.gangs import Gangs
+from reactors.scheduling.gangs import phases
+from reactors.scheduling.gangs.shape import Gang
+from reactors.scheduling.gangs.state import Gangs
 
 #: What is said before the name of a gang.
 PREFIX = "gang/"

@@ -14,9 +14,9 @@ from deploy.cli.explaining.withheld import withheld
 from deploy.queries.scheduling import explained_pods, known, nomination
 from deploy.queries.scheduling_decisions import Recorded, recorded
 from projections.quota_trees.queries import Select
-from reactors.scheduling.contract import Preemption
-from reactors.scheduling.explaining import Explanation
-from reactors.scheduling.queue import Queued
+from reactors.scheduling.framework.contract import Preemption
+from reactors.scheduling.framework.explaining import Explanation
+from reactors.scheduling.queueing.queue import Queued
 from reactors.scheduling.shape import Nominated
 
 #: The schedulerName that pods of Bursar have.

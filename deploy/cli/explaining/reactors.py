@@ -28,7 +28,7 @@ from deploy.cli.quotas.finding import Found
 from projections.pod_runs.shape import pod_runs
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.engine.reasons import explained
-from reactors.scheduling.preempting import PREEMPTED
+from reactors.scheduling.evicting import PREEMPTED
 
 _TYPES = tuple(
     name

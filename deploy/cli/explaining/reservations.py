@@ -12,7 +12,7 @@ from deploy.queries.scheduling import known
 from projections.cluster.reservations import Reservation, Status, is_active
 from projections.quota_trees.queries import Select
 from reactors.engine.replica import Replica
-from reactors.scheduling.reservation_rules import left
+from reactors.scheduling.reservations.rules import left
 
 #: What is said before the name of a reservation.
 PREFIX = "reservation/"

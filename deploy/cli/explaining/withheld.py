@@ -9,7 +9,7 @@ from projections.cluster import Pod
 from projections.cluster.reservations import requested
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME as SCHEDULING
-from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.cycle.passes import Scheduler
 from reactors.scheduling.state import SchedulingState
 
 #: Reservations and pods that are named.

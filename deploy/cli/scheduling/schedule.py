@@ -22,7 +22,7 @@ from deploy.runtime.ledgers import reading
 if TYPE_CHECKING:
     from deploy.queries.scheduling import Tried, Waits
     from projections.cluster import Pod
-    from reactors.scheduling.contract import Preemption
+    from reactors.scheduling.framework.contract import Preemption
 
 #: The schedulerName that pods of Bursar have.
 NAME = "bursar"

@@ -83,7 +83,7 @@ def scores(
 
 
 def _rows(one: Recorded, table: Derived, most: int | None) -> list[dict[str, Any]]:
-    from reactors.scheduling.score_table import HEAD, score_table
+    from reactors.scheduling.diagnosis.score_table import HEAD, score_table
 
     pod = f"{one.pod.namespace}/{one.pod.name}"
     header, lines = score_table(pod, table.nodes, table.scores, most)

@@ -18,12 +18,12 @@ from bus.events.constraints import CpuTerms, HeldCpus
 from projections.cluster import Pod
 from projections.cluster.loads import NodeTopology
 from projections.cluster.rows import Node
-from reactors.scheduling.columns import Placed
+from reactors.scheduling.columns.nodes import amounts_of
+from reactors.scheduling.columns.table import Placed
 from reactors.scheduling.cpus.giving import CPU, POLICIES, Ask, NumaNode, Room
 from reactors.scheduling.cpus.picking import Bind, Holders, Strategy
 from reactors.scheduling.cpus.topology import Cpu, Topology
 from reactors.scheduling.cpus.wishes import wish_of
-from reactors.scheduling.node_columns import amounts_of
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
 STRATEGY = "node.koordinator.sh/numa-allocate-strategy"

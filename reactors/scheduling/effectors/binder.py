@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import BursarError, RetryableError
-from reactors.scheduling.effectors.bind import DONE, LONGEST, Outcomes, Placement, Prepared, seen
-from reactors.scheduling.effectors.bind_cycle import BindCycle, Known, Writes
+from reactors.scheduling.framework.bind import DONE, LONGEST, Outcomes, Placement, Prepared, seen
+from reactors.scheduling.framework.bind_cycle import BindCycle, Known, Writes
 
 if TYPE_CHECKING:
-    from reactors.scheduling.bind_plugins import BindPlugins
+    from reactors.scheduling.framework.bind_plugins import BindPlugins
 
 #: Placements in work: twice the connections, so that none of these waits for us.
 AT_ONCE = 16

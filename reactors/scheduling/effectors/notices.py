@@ -35,7 +35,7 @@ from bus.errors import (
 from bus.kube import MANAGER
 from reactors.admission.rate import Buckets, Rate
 from reactors.effectors.events import LONGEST_NOTE, micro_time
-from reactors.scheduling.messages import SYSTEM_NAMESPACES
+from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 
 Json = dict[str, Any]
 

@@ -23,11 +23,11 @@ from bus.errors import (
     RequestRefusedError,
 )
 from reactors.admission.rate import Buckets, Rate
-from reactors.scheduling.effectors.bind import RESERVATIONS, Json
-from reactors.scheduling.effectors.reserve import ReservationWrites, conditions, texts
+from reactors.scheduling.framework.bind import RESERVATIONS, Json
+from reactors.scheduling.framework.reserve import ReservationWrites, conditions, texts
 
 if TYPE_CHECKING:
-    from reactors.scheduling.reservation_statuses import Wanted
+    from reactors.scheduling.cycle.reservation_statuses import Wanted
 
 #: Writes of all reservations together.
 ALL = Rate(per_second=10, burst=50)

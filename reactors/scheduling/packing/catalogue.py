@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from reactors.scheduling.arrivals import Lesson
-from reactors.scheduling.columns import Columns
+from reactors.scheduling.columns.arrivals import Lesson
+from reactors.scheduling.columns.pod_shapes import typical_kinds
+from reactors.scheduling.columns.table import Columns
 from reactors.scheduling.packing.fragmentation import Fragmentation
 from reactors.scheduling.packing.learned import Learned, LearnedPolicy, reachable
 from reactors.scheduling.packing.policies import (
@@ -22,7 +23,6 @@ from reactors.scheduling.packing.policies import (
     Policy,
     Random,
 )
-from reactors.scheduling.pod_shapes import typical_kinds
 
 Name: TypeAlias = Literal[
     "Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FirstFit", "FGD", "Learned"

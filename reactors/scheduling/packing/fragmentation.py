@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from reactors.scheduling.cards import WHOLE
-from reactors.scheduling.columns import CPU, Bools, Columns, Ints
-from reactors.scheduling.pod_shapes import Kind, Shape
+from reactors.scheduling.columns.cards import WHOLE
+from reactors.scheduling.columns.pod_shapes import Kind, Shape
+from reactors.scheduling.columns.table import CPU, Bools, Columns, Ints
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -20,9 +20,11 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from reactors.scheduling.arrivals import Lesson
-from reactors.scheduling.cards import WHOLE
-from reactors.scheduling.columns import CPU, Bools, Columns, Ints
+from reactors.scheduling.columns.arrivals import Lesson
+from reactors.scheduling.columns.cards import WHOLE
+from reactors.scheduling.columns.pod_shapes import Kind, Shape, selecting, typical_kinds
+from reactors.scheduling.columns.selectors import required_nodes
+from reactors.scheduling.columns.table import CPU, Bools, Columns, Ints
 from reactors.scheduling.packing.fragmentation import (
     Floats,
     Fragmentation,
@@ -31,8 +33,6 @@ from reactors.scheduling.packing.fragmentation import (
     trial,
 )
 from reactors.scheduling.packing.patterns import STEP, UNITS, room_values
-from reactors.scheduling.pod_shapes import Kind, Shape, selecting, typical_kinds
-from reactors.scheduling.selectors import required_nodes
 
 #: Parts of a thousandth of a card that scores are counted in.
 PARTS = 2**16

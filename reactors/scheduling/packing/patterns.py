@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reactors.scheduling.cards import WHOLE
-from reactors.scheduling.columns import Ints
+from reactors.scheduling.columns.cards import WHOLE
+from reactors.scheduling.columns.table import Ints
 from reactors.scheduling.packing.fragmentation import Floats
 
 #: Sizes are counted in these thousandths, rounded up.

@@ -10,11 +10,11 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from reactors.scheduling.cards import WHOLE
-from reactors.scheduling.columns import CPU, Columns, Ints
-from reactors.scheduling.node_columns import MOST_COUNTED, SHARE
+from reactors.scheduling.columns.cards import WHOLE
+from reactors.scheduling.columns.nodes import MOST_COUNTED, SHARE
+from reactors.scheduling.columns.pod_shapes import Shape
+from reactors.scheduling.columns.table import CPU, Columns, Ints
 from reactors.scheduling.packing.fragmentation import Fragmentation, levels, trial
-from reactors.scheduling.pod_shapes import Shape
 
 #: Largest node of the trace.
 MOST_CPU, MOST_GPU = 128_000, 8_000

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from reactors.scheduling.columns import STORAGE, Ints, Rows
-from reactors.scheduling.contract import HIGHEST, SKIP, Cycle, Status
+from reactors.scheduling.columns.table import STORAGE, Ints, Rows
+from reactors.scheduling.framework.contract import HIGHEST, SKIP, Cycle, Status
 from reactors.scheduling.plugins.resources_fit import ScoredResource
 
 Floats = npt.NDArray[np.float64]

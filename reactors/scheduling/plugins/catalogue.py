@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from reactors.scheduling.contract import Bind, Plugin, QueueSort
+from reactors.scheduling.framework.contract import Bind, Plugin, QueueSort
+from reactors.scheduling.framework.profiles import Enabled, Profile
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.coscheduling import Coscheduling
-from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
 from reactors.scheduling.plugins.default_binder import DefaultBinder
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
 from reactors.scheduling.plugins.device_share import DeviceShare
@@ -18,26 +18,26 @@ from reactors.scheduling.plugins.gpu_cards import GpuCards
 from reactors.scheduling.plugins.image_locality import ImageLocality
 from reactors.scheduling.plugins.known_terms import KnownTerms
 from reactors.scheduling.plugins.load_aware import LoadAware
-from reactors.scheduling.plugins.node_affinity import NodeAffinity
-from reactors.scheduling.plugins.node_name import NodeName
 from reactors.scheduling.plugins.node_numa_resource import NodeNUMAResource
-from reactors.scheduling.plugins.node_ports import NodePorts
-from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from reactors.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from reactors.scheduling.plugins.nodes.node_affinity import NodeAffinity
+from reactors.scheduling.plugins.nodes.node_name import NodeName
+from reactors.scheduling.plugins.nodes.node_ports import NodePorts
+from reactors.scheduling.plugins.nodes.node_unschedulable import NodeUnschedulable
+from reactors.scheduling.plugins.nodes.taint_toleration import TaintToleration
 from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
-from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.quota import Quota
 from reactors.scheduling.plugins.reservation import Reservation
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
 from reactors.scheduling.plugins.scheduling_gates import SchedulingGates
-from reactors.scheduling.plugins.taint_toleration import TaintToleration
+from reactors.scheduling.plugins.sorting.coscheduling_sort import CoschedulingSort
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
+from reactors.scheduling.plugins.sorting.yoda_sort import YodaSort
 from reactors.scheduling.plugins.topology_spread import PodTopologySpread
-from reactors.scheduling.plugins.volume_binding import VolumeBinding
-from reactors.scheduling.plugins.volume_restrictions import VolumeRestrictions
-from reactors.scheduling.plugins.volume_zone import VolumeZone
+from reactors.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from reactors.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from reactors.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
+from reactors.scheduling.plugins.volumes.volume_zone import VolumeZone
 from reactors.scheduling.plugins.yoda import Yoda
-from reactors.scheduling.plugins.yoda_sort import YodaSort
-from reactors.scheduling.profiles import Enabled, Profile
 
 #: In the order in which a profile asks them, with the weight of their scores; 0 = only where a profile names it.
 PLUGINS: tuple[tuple[type[Plugin], int], ...] = (

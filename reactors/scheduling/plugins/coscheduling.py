@@ -5,7 +5,7 @@ find, for as long as the gang says, until enough of them have some. Who was comp
 the place of a lost one starts by itself.
 
 By the rules of Koordinator 1.0 (``rules``) a strict gang is placed pod by pod: its pods keep the room that they find while they
-wait for the others, and the gang's schedule cycle says which of them are tried (:mod:`reactors.scheduling.gang_cycles`).
+wait for the others, and the gang's schedule cycle says which of them are tried (:mod:`reactors.scheduling.gangs.cycles`).
 
 A gang gets nodes of one domain where its PodGroup says of which label, and by the profile's ``topology`` if it can.
 
@@ -20,10 +20,10 @@ from typing import ClassVar, Literal
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Bools, Columns
-from reactors.scheduling.contract import Alike, Code, Cycle, Permission, Status
-from reactors.scheduling.domains import fitting, numbers
-from reactors.scheduling.gang_shape import Gang
+from reactors.scheduling.columns.table import Bools, Columns
+from reactors.scheduling.framework.contract import Alike, Code, Cycle, Permission, Status
+from reactors.scheduling.gangs.shape import Gang
+from reactors.scheduling.plugins.domains import fitting, numbers
 
 #: Domains that a pass tries for a gang.
 MOST_TRIED = 8

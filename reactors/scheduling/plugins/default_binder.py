@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from reactors.scheduling.effectors.bind import Outcomes, bind
-from reactors.scheduling.effectors.bind_cycle import BindCycle
+from reactors.scheduling.framework.bind import Outcomes, bind
+from reactors.scheduling.framework.bind_cycle import BindCycle
 
 
 class DefaultBinder(msgspec.Struct, frozen=True):

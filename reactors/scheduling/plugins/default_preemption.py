@@ -2,9 +2,9 @@
 
 On each node that evictions could help, all pods of lower priority are taken away. Where the pod fits then, they are put back
 from the most important to the least, those first that a disruption budget protects; who does not fit beside it any more is a
-victim, and with it all of its gang where that would keep too few pods (:mod:`reactors.scheduling.victims`). Of several nodes one is
-taken by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims, latest start of the most
-important victims, and at last a seed.
+victim, and with it all of its gang where that would keep too few pods (:mod:`reactors.scheduling.preemption.victims`).
+Of several nodes one is taken by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims,
+latest start of the most important victims, and at last a seed.
 
 Everything is tried on the columns and put back. Where filters look at one node alone, many nodes are tried at once.
 
@@ -21,10 +21,10 @@ import numpy as np
 
 from projections.cluster import Pod
 from reactors.reclaim.disruption import known
-from reactors.scheduling.columns import Bools, Columns, Ints
-from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused, Sparing
-from reactors.scheduling.seeds import seed
-from reactors.scheduling.victims import Victims, cost, importance, protected
+from reactors.scheduling.columns.table import Bools, Columns, Ints
+from reactors.scheduling.framework.contract import Cycle, Filters, Preemption, Refused, Sparing
+from reactors.scheduling.framework.seeds import seed
+from reactors.scheduling.preemption.victims import Victims, cost, importance, protected
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming pod"

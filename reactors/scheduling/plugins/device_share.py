@@ -16,9 +16,15 @@ import numpy as np
 
 from bus.events.constraints import DeviceTerms
 from bus.events.devices import ALLOCATED, FIRST
-from reactors.scheduling.allocations import allocated
-from reactors.scheduling.columns import Bools, Columns, Ints, Rows
-from reactors.scheduling.contract import (
+from reactors.scheduling.columns.device_requests import requested
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.devices.allocations import allocated
+from reactors.scheduling.devices.boards import kept, parts_of, terms_of
+from reactors.scheduling.devices.choices import NO_TERMS, Packed, choice, functions, not_packed
+from reactors.scheduling.devices.rooms import rooms
+from reactors.scheduling.devices.rules import Card, Part, Rules, Strategy, is_legal
+from reactors.scheduling.devices.terms import hint_of
+from reactors.scheduling.framework.contract import (
     DEVICES,
     ONE_CHANGE,
     PACKER,
@@ -30,14 +36,9 @@ from reactors.scheduling.contract import (
     Status,
     scaled,
 )
-from reactors.scheduling.device_boards import kept, parts_of, terms_of
-from reactors.scheduling.device_choices import NO_TERMS, Packed, choice, functions, not_packed
-from reactors.scheduling.device_rooms import rooms
-from reactors.scheduling.device_rules import Card, Part, Rules, Strategy, is_legal, requested
-from reactors.scheduling.device_terms import hint_of
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.messages import DEVICES_TAKEN
-from reactors.scheduling.refusals import refused_by
+from reactors.scheduling.framework.refusals import refused_by
+from reactors.scheduling.queueing.hints import Hint
+from reactors.scheduling.queueing.messages import DEVICES_TAKEN
 
 #: A pod that has no devices.
 NOTHING = "{}"

@@ -15,10 +15,11 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from reactors.scheduling import cards
-from reactors.scheduling.arrivals import Lesson
-from reactors.scheduling.columns import Columns, Ints, Rows
-from reactors.scheduling.contract import (
+from reactors.scheduling.columns import cards
+from reactors.scheduling.columns.arrivals import Lesson
+from reactors.scheduling.columns.pod_shapes import Shape, shape_of
+from reactors.scheduling.columns.table import Columns, Ints, Rows
+from reactors.scheduling.framework.contract import (
     DEVICES,
     HIGHEST,
     LOWEST,
@@ -27,12 +28,11 @@ from reactors.scheduling.contract import (
     Cycle,
     Refused,
 )
-from reactors.scheduling.hints import Hint
+from reactors.scheduling.framework.seeds import seed
 from reactors.scheduling.packing.catalogue import POLICIES, Given, Name, Typical
 from reactors.scheduling.packing.learned import LearnedPolicy
 from reactors.scheduling.packing.policies import Policy
-from reactors.scheduling.pod_shapes import Shape, shape_of
-from reactors.scheduling.seeds import seed
+from reactors.scheduling.queueing.hints import Hint
 
 REASON = "node(s) had no GPU cards with enough room"
 _NONE = Lesson(0, {})

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Ints, Rows
-from reactors.scheduling.contract import HIGHEST, SKIP, Cycle, Status
+from reactors.scheduling.columns.table import Ints, Rows
+from reactors.scheduling.framework.contract import HIGHEST, SKIP, Cycle, Status
 
 _MIB = 2**20
 #: Less than this counts nothing; more than that for each container counts no more.

@@ -18,11 +18,10 @@ import numpy as np
 from bus.clock import SECOND_US
 from projections.cluster import Pod
 from projections.cluster.loads import Amounts, NodeLoad
-from reactors.scheduling.columns import Bools, Columns, Ints, Rows
-from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
-from reactors.scheduling.gangs import duration_us
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.load_rules import (
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.framework.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.gangs.state import duration_us
+from reactors.scheduling.plugins.load_rules import (
     EMPTY,
     INTERVAL_SECONDS,
     MOST_LOAD,
@@ -34,6 +33,7 @@ from reactors.scheduling.load_rules import (
     picked,
     score,
 )
+from reactors.scheduling.queueing.hints import Hint
 
 EXPIRED = "node(s) nodeMetric expired"
 OVER = "node(s) {} usage exceed threshold"

@@ -15,14 +15,14 @@ import numpy as np
 
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
-from reactors.scheduling.columns import Bools, Columns, Ints, Rows
-from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
 from reactors.scheduling.cpus.giving import Ask, Room, given, impossible, refusal
 from reactors.scheduling.cpus.picking import Bind, Strategy
 from reactors.scheduling.cpus.rooms import ask_of, is_taken, policy_of, room_of, terms_of
 from reactors.scheduling.cpus.wishes import PRODUCTION
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.messages import CPUS_TAKEN
+from reactors.scheduling.framework.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
+from reactors.scheduling.queueing.hints import Hint
+from reactors.scheduling.queueing.messages import CPUS_TAKEN
 
 
 class _Kept(msgspec.Struct, frozen=True):

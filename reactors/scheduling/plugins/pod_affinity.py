@@ -24,11 +24,11 @@ from bus.events.constraints import (
     without,
 )
 from projections.cluster import Pod
-from reactors.scheduling.columns import Bools, Columns, Ints, Rows
-from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
-from reactors.scheduling.crowds import Crowd, labels_of
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.selectors import narrowed
+from reactors.scheduling.columns.crowds import Crowd, labels_of
+from reactors.scheduling.columns.selectors import narrowed
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.framework.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
+from reactors.scheduling.queueing.hints import Hint
 
 NEAR = "node(s) didn't match pod affinity rules"
 FAR = "node(s) didn't match pod anti-affinity rules"

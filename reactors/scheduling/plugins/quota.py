@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Columns, Rows
-from reactors.scheduling.contract import SKIP, Code, Cycle, Refused, Sparing, Status
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.quota_state import Excess
+from reactors.scheduling.columns.table import Columns, Rows
+from reactors.scheduling.framework.contract import SKIP, Code, Cycle, Refused, Sparing, Status
+from reactors.scheduling.queueing.hints import Hint
+from reactors.scheduling.queueing.quota_state import Excess
 
 
 class Quota(msgspec.Struct, frozen=True):

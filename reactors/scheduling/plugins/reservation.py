@@ -16,15 +16,15 @@ import numpy as np
 
 from projections.cluster.reservations import Reservation as Row
 from projections.cluster.reservations import requested
-from reactors.scheduling import reservation_rules as rules
-from reactors.scheduling.columns import Columns, Ints, Rows
-from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
-from reactors.scheduling.effectors.bind import Outcomes
-from reactors.scheduling.effectors.bind_cycle import BindCycle
-from reactors.scheduling.effectors.reserve import reserve
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.messages import RESERVATION_TAKEN
-from reactors.scheduling.reservations import Reservations
+from reactors.scheduling.columns.table import Columns, Ints, Rows
+from reactors.scheduling.framework.bind import Outcomes
+from reactors.scheduling.framework.bind_cycle import BindCycle
+from reactors.scheduling.framework.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
+from reactors.scheduling.framework.reserve import reserve
+from reactors.scheduling.queueing.hints import Hint
+from reactors.scheduling.queueing.messages import RESERVATION_TAKEN
+from reactors.scheduling.reservations import rules
+from reactors.scheduling.reservations.state import Reservations
 
 REASON = "node(s) no reservation(s) with room for the pod"
 ELSEWHERE = "node(s) reservation names another node"

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from bus.kube.crds.keys import resource_text
-from reactors.scheduling.columns import CPU, MEMORY, STORAGE, Ints, Rows
-from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, Cycle, Refused
-from reactors.scheduling.hints import Hint
+from reactors.scheduling.columns.table import CPU, MEMORY, STORAGE, Ints, Rows
+from reactors.scheduling.framework.contract import HIGHEST, ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.queueing.hints import Hint
 
 TOO_MANY = "Too many pods"
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Columns
+from reactors.scheduling.columns.table import Columns
 
 
 class SchedulingGates(msgspec.Struct, frozen=True):

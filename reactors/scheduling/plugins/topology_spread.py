@@ -17,12 +17,12 @@ import numpy as np
 
 from bus.events.constraints import LabelSelector, Spread, is_empty, selects
 from projections.cluster import Pod
-from reactors.scheduling.columns import Bools, Ints, Rows
-from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
-from reactors.scheduling.crowds import labels_of
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.plugins.taint_toleration import tolerates
-from reactors.scheduling.selectors import narrowed, required_nodes
+from reactors.scheduling.columns.crowds import labels_of
+from reactors.scheduling.columns.selectors import narrowed, required_nodes
+from reactors.scheduling.columns.table import Bools, Ints, Rows
+from reactors.scheduling.framework.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
+from reactors.scheduling.plugins.nodes.taint_toleration import tolerates
+from reactors.scheduling.queueing.hints import Hint
 
 SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"

@@ -17,11 +17,11 @@ import numpy as np
 
 from bus.errors import PermanentError
 from projections.cluster import Pod
-from reactors.scheduling.columns import Bools, Columns, Ints, Rows
-from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, Cycle, Refused, Status
-from reactors.scheduling.crowds import labels_of
-from reactors.scheduling.hints import Hint
-from reactors.scheduling.scvs import Cards
+from reactors.scheduling.columns.crowds import labels_of
+from reactors.scheduling.columns.scvs import Cards
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.framework.contract import HIGHEST, ONE_CHANGE, Cycle, Refused, Status
+from reactors.scheduling.queueing.hints import Hint
 
 NUMBER, MEMORY, CLOCK = "scv/number", "scv/memory", "scv/clock"
 UNKNOWN = "node(s) had no Scv object"

@@ -9,12 +9,12 @@ import pytest
 from bus.errors import ClusterUnavailableError, ConflictError, NotFoundError
 from bus.waiting import Moves
 from projections.cluster.volumes import Claim
-from reactors.scheduling.bind_plugins import BindPlugins
-from reactors.scheduling.effectors.bind import Placement
-from reactors.scheduling.effectors.bind_cycle import Known
 from reactors.scheduling.effectors.binder import Binder
+from reactors.scheduling.framework.bind import Placement
+from reactors.scheduling.framework.bind_cycle import Known
+from reactors.scheduling.framework.bind_plugins import BindPlugins
 from reactors.scheduling.plugins.default_binder import DefaultBinder
-from reactors.scheduling.plugins.volume_binding import VolumeBinding
+from reactors.scheduling.plugins.volumes.volume_binding import VolumeBinding
 
 #: Its sleeps take no time in the tests that it is for.
 pytestmark = pytest.mark.simulated

@@ -6,8 +6,8 @@ from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.events.vocabulary import read
 from projections.cluster import ClusterState
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Cycle
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.contract import Cycle
 from tests import factories as f
 
 _PLAIN = ("free", "allocatable")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from reactors.scheduling.arrivals import Lesson
+from reactors.scheduling.columns.arrivals import Lesson
+from reactors.scheduling.columns.pod_shapes import Shape
 from reactors.scheduling.packing.catalogue import Given, Typical, fragmentation
 from reactors.scheduling.packing.fragmentation import trial
 from reactors.scheduling.packing.patterns import room_values
-from reactors.scheduling.pod_shapes import Shape
 from tests.reactors.scheduling.packing.clusters import gpu_pod, gpu_world
 
 TYPICAL = [

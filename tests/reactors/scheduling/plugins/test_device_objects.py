@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bus.events.devices import NodeDevicesVanished
-from reactors.scheduling.device_boards import kept, parts_of
-from reactors.scheduling.device_rules import score, summed
-from reactors.scheduling.hints import Hint, hints_of
+from reactors.scheduling.devices.boards import kept, parts_of
+from reactors.scheduling.devices.rules import score, summed
 from reactors.scheduling.plugins.device_share import DeviceShare
+from reactors.scheduling.queueing.hints import Hint, hints_of
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
 from tests.reactors.scheduling.plugins.sharing import GIB, K, asking, cards, found, given, gpu, nic

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from reactors.scheduling.messages import DEVICES_TAKEN
 from reactors.scheduling.plugins.device_share import ILLEGAL, REASON, DeviceShare
+from reactors.scheduling.queueing.messages import DEVICES_TAKEN
 from tests import factories as f
 from tests.reactors.scheduling.plugins.sharing import GIB, K, asking, cards, given
 from tests.reactors.scheduling.worlds import World, reasons, scores

@@ -8,9 +8,9 @@ import pytest
 
 from bus.events.constraints import DeviceHint, DeviceTerms, LabelSelector, PodConstraints
 from bus.events.devices import ALLOCATED, FIRST, FUNCTIONS, device_name, function_number
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Code
-from reactors.scheduling.device_boards import kept, parts_of
+from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.devices.boards import kept, parts_of
+from reactors.scheduling.framework.contract import Code
 from reactors.scheduling.plugins.device_share import PLACE, UNREADABLE, DeviceShare
 from tests.reactors.scheduling.plugins.sharing import K, asking, cards, found, given, gpu, nic
 from tests.reactors.scheduling.worlds import World, reasons

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.packing.catalogue import POLICIES, Typical
 from reactors.scheduling.packing.learned import LearnedPolicy
 from reactors.scheduling.plugins.gpu_cards import REASON, GpuCards
-from reactors.scheduling.plugins.node_affinity import NodeAffinity
-from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.plugins.nodes.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
-from reactors.scheduling.profiles import Enabled, Profile
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
 from tests.reactors.scheduling.packing.clusters import NODES, arrivals, gpu_pod, gpu_world
 from tests.reactors.scheduling.worlds import reasons
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from bus.sources.images import ContainerImage, image_key, images_of
-from reactors.scheduling.contract import Code
+from reactors.scheduling.framework.contract import Code
 from reactors.scheduling.plugins.image_locality import ImageLocality
 from tests.reactors.scheduling.terms import constrained
 from tests.reactors.scheduling.worlds import World, scores

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from bus.sources.catalogue import NODE_METRICS, NODE_USAGE
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
-from reactors.scheduling.hints import Hint, hints_of
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.load_aware import EXPIRED, OVER, LoadAware, Percents, Weights
-from reactors.scheduling.plugins.priority_sort import PrioritySort
-from reactors.scheduling.profiles import Enabled, Profile
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
+from reactors.scheduling.queueing.hints import Hint, hints_of
 from tests import factories as f
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.worlds import World, reasons, scores

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.plugins.node_name import NodeName
-from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.plugins.nodes.node_name import NodeName
+from reactors.scheduling.plugins.nodes.node_unschedulable import NodeUnschedulable
 from tests.reactors.scheduling.worlds import World, reasons
 
 

@@ -9,7 +9,6 @@ import pytest
 from bus.cpusets import parsed
 from bus.events.constraints import CpuTerms, HeldCpus, NumaShare, PodConstraints
 from bus.events.nodes import NodeTopologyObserved, NodeTopologyVanished, NumaZone
-from reactors.scheduling.contract import SKIP
 from reactors.scheduling.cpus.giving import (
     NO_BIND,
     NO_CPUS,
@@ -25,13 +24,14 @@ from reactors.scheduling.cpus.wishes import (  # fmt: skip
     NO_WHOLE_CORES,
     NO_WHOLE_CPUS,
 )
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
-from reactors.scheduling.hints import Hint, hints_of
-from reactors.scheduling.messages import CPUS_TAKEN
+from reactors.scheduling.framework.contract import SKIP
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.node_numa_resource import NodeNUMAResource
-from reactors.scheduling.plugins.priority_sort import PrioritySort
-from reactors.scheduling.profiles import Enabled, Profile
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
+from reactors.scheduling.queueing.hints import Hint, hints_of
+from reactors.scheduling.queueing.messages import CPUS_TAKEN
 from tests import factories as f
 from tests.reactors.scheduling.worlds import World, reasons, scores
 from tests.thorough import tries

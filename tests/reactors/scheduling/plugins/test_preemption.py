@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from bus.events.constraints import LabelSelector
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
-from reactors.scheduling.profiles import Enabled, Profile
 from tests import factories as f
 from tests.reactors.scheduling import preemption_oracle as oracle
 from tests.reactors.scheduling.terms import HOST, ZONE, constrained, constrained_world, placed

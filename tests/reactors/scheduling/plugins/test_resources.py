@@ -4,9 +4,9 @@ import pytest
 
 from bus.events.devices import DeviceClassObserved
 from projections.devices.demand import IMPLICIT
-from reactors.scheduling.contract import Code, Cycle
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.framework.contract import Code, Cycle
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.plugins.resources_fit import (

@@ -3,20 +3,20 @@
 import pytest
 
 from bus.events.constraints import Taint
-from reactors.scheduling.contract import Code
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
+from reactors.scheduling.framework.contract import Code
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
-from reactors.scheduling.plugins.node_affinity import NodeAffinity
-from reactors.scheduling.plugins.node_ports import NodePorts
-from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from reactors.scheduling.plugins.pod_affinity import FAR, InterPodAffinity
-from reactors.scheduling.plugins.taint_toleration import (
+from reactors.scheduling.plugins.nodes.node_affinity import NodeAffinity
+from reactors.scheduling.plugins.nodes.node_ports import NodePorts
+from reactors.scheduling.plugins.nodes.node_unschedulable import NodeUnschedulable
+from reactors.scheduling.plugins.nodes.taint_toleration import (
     NOT_COMPARED,
     REASON,
     UNKNOWN,
     TaintToleration,
 )
+from reactors.scheduling.plugins.pod_affinity import FAR, InterPodAffinity
 from reactors.scheduling.plugins.topology_spread import NO_LABEL, PodTopologySpread
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling import term_oracle as plainly

@@ -11,11 +11,11 @@ from bus.events.volumes import (
     TopologyRequirement,
     TopologyTerm,
 )
-from reactors.scheduling.contract import Cycle
-from reactors.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from reactors.scheduling.plugins.volume_binding import VolumeBinding
-from reactors.scheduling.plugins.volume_restrictions import VolumeRestrictions
-from reactors.scheduling.plugins.volume_zone import VolumeZone
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from reactors.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from reactors.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
+from reactors.scheduling.plugins.volumes.volume_zone import VolumeZone
 from tests.reactors.scheduling.terms import constrained
 from tests.reactors.scheduling.worlds import World, reasons
 

@@ -2,11 +2,11 @@
 
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import scvs
-from reactors.scheduling.explaining import explained
-from reactors.scheduling.framework import Framework
-from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.framework.explaining import explained
+from reactors.scheduling.framework.profiles import Enabled, Profile
+from reactors.scheduling.framework.runner import Framework
+from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
 from reactors.scheduling.plugins.yoda import LACKING, UNKNOWN, Yoda
-from reactors.scheduling.profiles import Enabled, Profile
 from tests.bus.sources.records import record
 from tests.reactors.scheduling.worlds import World, reasons
 

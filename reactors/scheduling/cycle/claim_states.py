@@ -1,0 +1,45 @@
+"""What becomes of the claims of a pod that has a node, until it is bound. Pure.
+
+A pod whose volume is made on its node keeps the node meanwhile, for as long as kube-scheduler would let it.
+
+Source: Kubernetes, "Storage Classes", "Volume Binding Mode"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from bus.clock import SECOND_US
+from projections.cluster import Pod
+from projections.cluster.volumes import claims_of
+from reactors.scheduling.columns.volumes import Volumes
+from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.runner import Framework
+from reactors.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from reactors.scheduling.plugins.volumes.volume_zone import VolumeZone
+
+#: So long a pod keeps its node while its claims are not bound.
+LONGEST_US = 600 * SECOND_US
+#: Plugins that say which nodes reach a volume.
+REACHING = (VolumeBinding.name, VolumeZone.name)
+
+
+def bindable_us(volumes: Volumes, pod: Pod, at_us: int) -> int:
+    """Since when a pod may be bound by what is known of its claims: when the newest of them was observed; ``at_us`` = not yet."""
+    if volumes.unbound(pod):
+        return at_us
+    claims = [volumes.claim(*key) for key in claims_of(pod)]
+    return max((one.seen_us for one in claims if one is not None), default=0)
+
+
+def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str:
+    """Why a pod must not be bound any more to its node, a token; "" = it may, or waits for its claims."""
+    volumes, pod = cycle.columns.volumes, cycle.pod
+    if framework.keeps_away(cycle, row):
+        return "node_cordoned"
+    claims = [volumes.claim(*key) for key in claims_of(pod)]
+    if any(one is None or one.is_lost or one.is_terminating for one in claims):
+        return "claim_gone"
+    if volumes.unbound(pod):
+        return "claims_not_bound" if waited_us > LONGEST_US else ""
+    # A volume that was made may be elsewhere.
+    is_away = bool(claims) and framework.keeps_away(cycle, row, REACHING)
+    return "volume_not_reached" if is_away else ""

@@ -1,0 +1,97 @@
+"""What pods want of their devices beyond so many of them, by Koordinator's annotations. Pure.
+
+Source: koordinator-sh/koordinator, apis/extension (device_share.go); docs/scheduling.md, "Shared GPUs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from bus.amounts import NANO, observed_quantity
+from bus.events.constraints import DeviceHint, DeviceTerms, selects
+from reactors.scheduling.columns.device_requests import FPGA, RDMA
+from reactors.scheduling.devices.rules import WHOLE, Card, Part, Scope
+
+#: How deep a scope lies.
+LEVELS = {"Node": 1, "NUMANode": 2, "PCIe": 3, "Device": 4}
+_NAMES = {"rdma": RDMA, "fpga": FPGA}
+_NO_HINT = DeviceHint()
+
+Group = tuple[int, ...]
+
+
+def with_terms(parts: Mapping[str, Part], terms: DeviceTerms) -> dict[str, Part]:
+    """The parts of a pod's devices, by kind, as its terms want them. A pod's cards are as many as it requests."""
+    found = {kind: _part(kind, part, hint_of(terms, kind)) for kind, part in parts.items()}
+    for kind in joint_kinds(found, terms)[1:]:
+        if kind in _NAMES:
+            found[kind] = msgspec.structs.replace(found[kind], more="switches")
+    return found
+
+
+def hint_of(terms: DeviceTerms, kind: str) -> DeviceHint:
+    """What a pod wants of its devices of a kind."""
+    return terms.hints.get(kind, _NO_HINT)
+
+
+def joint_kinds(parts: Mapping[str, Part], terms: DeviceTerms) -> list[str]:
+    """The kinds of a pod's devices that are given near each other; [] where it has one alone."""
+    named = [kind for kind in terms.joint if kind in parts and parts[kind].more != "all"]
+    return named if len(parts) > 1 else []
+
+
+def _part(kind: str, part: Part, hint: DeviceHint) -> Part:
+    name = _NAMES.get(kind)
+    # Several whole devices are that, whatever the strategy.
+    if name is None or part.count > 1:
+        return part
+    match hint.strategy:
+        case "ApplyForAll":
+            return msgspec.structs.replace(part, more="all")
+        case "RequestsAsCount":
+            amount = WHOLE if hint.exclusive == "DeviceLevel" else 1
+            return Part({name: amount}, part.amounts[name], part.is_share)
+    return part
+
+
+def wanted(
+    cards: Sequence[Card], hint: DeviceHint, labels: Mapping[int, Mapping[str, str]], switches: Mapping[int, str]
+) -> list[Card]:  # fmt: skip
+    """The devices of one kind that a hint leaves: those with its labels, and where nobody has a part of one at their switch."""
+    found = [
+        card for card in cards if hint.selector is None or selects(hint.selector, labels.get(card.minor, {}))
+    ]  # fmt: skip
+    if hint.exclusive != "PCIeLevel":
+        return found
+    used = {switches.get(card.minor, str(card.minor)) for card in cards if card.is_used}
+    return [card for card in found if switches.get(card.minor, str(card.minor)) not in used]
+
+
+def tiers_of(
+    terms: DeviceTerms, tiers: Sequence[Sequence[Group]], bandwidths: Mapping[Group, int]
+) -> list[list[Group]]:
+    """Groups of a board that will do for a pod, the best ones first; only the best that the board has where it wants these."""
+    among = tiers[:1] if terms.partition == "Restricted" else tiers
+    if not terms.bandwidth:
+        return [list(tier) for tier in among]
+    # A board that does not say what links its cards is none.
+    least = observed_quantity(terms.bandwidth)
+    return [
+        [one for one in tier if one in bandwidths and bandwidths[one] * NANO >= least]
+        for tier in among
+    ]
+
+
+def within(groups: Iterable[Group], scope: Scope | None, level: int) -> list[Group]:
+    """The groups that lie within one scope of a level; none where nobody says how near cards are."""
+    scopes = [set(one) for one in _scopes(scope, level)]
+    return [one for one in groups if any(each.issuperset(one) for each in scopes)]
+
+
+def _scopes(scope: Scope | None, level: int) -> list[Collection[int]]:
+    if scope is None:
+        return []
+    inner = [one for each in scope.inner for one in _scopes(each, level)]
+    return [scope.minors, *inner] if scope.level >= level else inner

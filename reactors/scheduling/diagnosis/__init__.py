@@ -1,0 +1,1 @@
+"""Diagnosis of the scheduler in Koordinator's forms, and dry runs."""

@@ -1,0 +1,400 @@
+"""What a scheduling plugin is: a frozen struct with its policy's fields, and the hooks it has.
+
+A hook looks at many nodes at once and gives masks and integer scores. A plugin reads the cycle and changes nothing but
+its own entry of ``cycle.data``. It has no clock and no randomness: what it says is a function of pod and columns.
+
+PreBind, Bind and PostBind alone act: they run in the process that acts, when the decision stands in the history, and nothing
+that is decided depends on them but by what they leave in the cluster.
+
+Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar, runtime_checkable
+
+import msgspec
+
+from bus.events.constraints import HeldCpus
+from projections.cluster import Pod
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.framework.bind import Outcomes, Prepared
+from reactors.scheduling.framework.bind_cycle import BindCycle
+from reactors.scheduling.queueing.hints import Hint
+
+#: The distance of a node that passes with one change of a text.
+ONE_CHANGE = 1000
+#: Range of a score after its normalization.
+LOWEST, HIGHEST = 0, 100
+
+
+class Code(Enum):
+    """What a hook says of a pod."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    UNSCHEDULABLE = "unschedulable"
+    #: No preemption would help.
+    UNRESOLVABLE = "unschedulable and unresolvable"
+    WAIT = "wait"
+    #: The plugin has nothing to say of this pod.
+    SKIP = "skip"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The answer of a hook that looks at a pod and no node. ``nodes``: the only ones that a PreFilter leaves."""
+
+    code: Code
+    reason: str = ""
+    nodes: Bools | None = None
+
+
+SKIP = Status(Code.SKIP)
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nodes that a Filter refuses for one reason, as a mask over the rows that it was asked for."""
+
+    reason: str
+    nodes: Bools
+    #: Where evicting pods would not help either.
+    unresolvable: Bools | None = None
+
+
+class Cycle:
+    """One pod and the columns as they are while it is placed, with what plugins keep between their hooks."""
+
+    __slots__ = ("columns", "data", "pod", "request")
+
+    def __init__(self, pod: Pod, columns: Columns) -> None:
+        self.pod = pod
+        self.request: Ints = columns.request(pod)
+        self.columns = columns
+        #: By plugin.
+        self.data: dict[str, Any] = {}
+
+
+def scaled(scores: Ints, *, is_reversed: bool = False) -> Ints:
+    """Scores from 0 as parts of the largest, 0 to 100; reversed where less is better."""
+    largest = int(scores.max(initial=0))
+    if largest:
+        scores = scores * HIGHEST // largest
+    return HIGHEST - scores if is_reversed else scores
+
+
+class Plugin(Protocol):
+    """What every plugin has."""
+
+    name: ClassVar[str]
+    #: What it says of a node depends on the pod's key and on that node's row alone; then it is kept until the row changes.
+    is_local: ClassVar[bool]
+
+
+P = TypeVar("P", bound=Plugin)
+_EXTENDS: dict[tuple[type, type], bool] = {}
+
+
+def extends(one: Plugin, point: type[P]) -> TypeGuard[P]:
+    """Whether a plugin has an extension point. Each class is asked once: to ask a protocol takes long."""
+    asked = type(one), point
+    if asked not in _EXTENDS:
+        _EXTENDS[asked] = isinstance(one, point)
+    return _EXTENDS[asked]
+
+
+@runtime_checkable
+class Keys(Plugin, Protocol):
+    """A local plugin that reads more than a pod's requests and constraints and the node's row."""
+
+    def key(self, cycle: Cycle) -> Hashable:
+        """What it reads beside these: with equal keys it says the same."""
+
+
+@runtime_checkable
+class PreEnqueue(Plugin, Protocol):
+    """Looks at a pod before it may wait for a node."""
+
+    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+        """Why it may not; "" = it may."""
+
+
+@runtime_checkable
+class QueueSort(Plugin, Protocol):
+    """Sorts pods that wait; a profile has exactly one."""
+
+    def sort_key(self, pod: Pod, added_us: int) -> tuple[object, ...]:
+        """The smaller is next. No two pods are equal."""
+
+
+@runtime_checkable
+class Helped(Plugin, Protocol):
+    """A filter that knows what could let a pod pass that it refused; of another, anything may."""
+
+    helped_by: ClassVar[frozenset[Hint]]
+
+
+@runtime_checkable
+class Reserve(Plugin, Protocol):
+    """Keeps a part of a node for a pod from the moment that it is chosen."""
+
+    def reserve(self, cycle: Cycle, row: int) -> str:
+        """Why it cannot; "" = it is reserved."""
+
+    def unreserve(self, cycle: Cycle) -> None:
+        """Take back what was reserved; nothing may have been."""
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """The answer of a Permit: SUCCESS or SKIP, WAIT for so long at most, or another code that refuses."""
+
+    code: Code
+    reason: str = ""
+    timeout_us: int = 0
+
+
+@runtime_checkable
+class Permit(Plugin, Protocol):
+    """Lets a pod whose node is reserved be bound, has it wait with its room, or refuses it."""
+
+    def permit(self, cycle: Cycle, row: int) -> Permission:
+        """Whether it may be bound."""
+
+    def permits(self, cycle: Cycle) -> Sequence[str]:
+        """The pods that wait for this plugin and may be bound, too, now that the cycle's pod may."""
+
+    def forbids(self, cycle: Cycle) -> Sequence[str]:
+        """The pods that wait for this plugin and must not any more, as the cycle's pod has no node."""
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Pods that are alike, and how many such pods each node would take (``Filtering.room``)."""
+
+    count: int
+    room: Ints
+
+
+@runtime_checkable
+class Together(Plugin, Protocol):
+    """Has pods placed in one pass, or none of them; each set of them among some nodes, where it asks for that."""
+
+    def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
+        """Names of the sets of pods with which one is placed together; () = it is placed by itself."""
+
+    def members(self, names: Sequence[str], columns: Columns) -> Sequence[str]:
+        """The pods of these sets, also those with a node."""
+
+    def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
+        """Whether each of these sets is placed by itself, as one of them gets nodes of a domain."""
+
+    def must_be_near(self, name: str, columns: Columns) -> bool:
+        """Whether all of a set get nodes of one domain, or none of them does."""
+
+    def domains(
+        self, name: str, kinds: Callable[[], Sequence[Alike]], columns: Columns
+    ) -> tuple[Sequence[Bools | None], str]:
+        """(sets of nodes, the best first, of which one gets the pods of a set, None = all nodes; why there is none).
+
+        ``kinds``: its pods that wait.
+        """
+
+    def lacking(self, name: str, columns: Columns) -> int:
+        """How many pods more a set needs on nodes."""
+
+    def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
+        """Why these sets have too few pods with a node, those of ``placed`` included; "" = they have enough."""
+
+
+@runtime_checkable
+class Cards(Plugin, Protocol):
+    """Chooses the GPU cards of a pod on its node, when that is chosen."""
+
+    def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
+        """The cards; () = it has nothing to say of this pod."""
+
+
+class Packs(Protocol):
+    """Says which card a share gets, of those that have its room."""
+
+    def card(self, cycle: Cycle, row: int, fitting: Sequence[int]) -> int:
+        """One of ``fitting``; -1 = it has nothing to say of this pod."""
+
+
+#: In the data of a cycle: who packs in the profile, and that a plugin looks at parts of cards more closely.
+PACKER, DEVICES = "packer", "devices"
+
+
+@runtime_checkable
+class Cpus(Plugin, Protocol):
+    """Chooses the CPUs of a pod on its node, and its parts of NUMA nodes, when that is chosen."""
+
+    def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
+        """What it gets; None = there is nothing to say of this pod."""
+
+
+@runtime_checkable
+class Annotates(Plugin, Protocol):
+    """Has something written on a pod in the write that gives it its node."""
+
+    def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
+        """Name to text."""
+
+
+@runtime_checkable
+class PreBind(Plugin, Protocol):
+    """Does what has to be done before a pod is bound. It is asked again, also by other processes, until it is done."""
+
+    async def pre_bind(self, cycle: BindCycle) -> Prepared:
+        """Whether it is done, waits, or cannot be done: then the pod gives its node back and waits again."""
+
+
+@runtime_checkable
+class Bind(Plugin, Protocol):
+    """Gives pods their nodes; of several the first that takes a pod on does."""
+
+    async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:
+        """What became of it; None = this plugin does not bind this pod, and nothing was done."""
+
+
+@runtime_checkable
+class PostBind(Plugin, Protocol):
+    """Hears that a pod was bound, of one decision perhaps more than once. It changes nothing.
+
+    It hears it again where the pod was not observed on its node in time, after a restart or a pause before that, from a second
+    process that acts, and where a PostBind failed.
+    """
+
+    def post_bind(self, cycle: BindCycle) -> None:
+        """The pod is on its node."""
+
+
+@runtime_checkable
+class Learns(Plugin, Protocol):
+    """May go by the pods that arrived, which are counted from the beginning then."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class CountsCycles(Plugin, Protocol):
+    """May try each pod of a gang once a cycle; the cycles are counted then."""
+
+    @property
+    def counts_cycles(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class ReadsQuotas(Plugin, Protocol):
+    """Reads ``columns.quotas``, which is kept while a profile has such a plugin."""
+
+    reads_quotas: ClassVar[bool]
+
+
+@runtime_checkable
+class ReadsReservations(Plugin, Protocol):
+    """Reads ``columns.reservations``, which are kept while a profile has such a plugin."""
+
+    reads_reservations: ClassVar[bool]
+
+
+@runtime_checkable
+class PreFilter(Plugin, Protocol):
+    """Looks at the pod before any node."""
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """SKIP: its filter is not asked. None = go on."""
+
+
+@runtime_checkable
+class Filter(Plugin, Protocol):
+    """Refuses nodes."""
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """The nodes of ``rows`` that are refused, and why; a node may be refused for several reasons."""
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """What evicting pods would do for one that no node takes. ``node`` "" = nothing, for ``message``."""
+
+    node: str = ""
+    #: Who would have to go, the most important first.
+    victims: tuple[Pod, ...] = ()
+    #: How many of them a disruption budget protects.
+    violating: int = 0
+    #: As kube-scheduler writes it.
+    message: str = ""
+
+
+class Sparing(msgspec.Struct, frozen=True):
+    """Whom a search for victims leaves alone, beside pods that are as important."""
+
+    may_go: Callable[[Pod], bool] = lambda pod: True
+    #: Whom a disruption budget protects, too: the Eviction API refuses them, and others would go in vain.
+    is_protected: bool = False
+
+
+@runtime_checkable
+class Spares(Plugin, Protocol):
+    """Leaves pods alone that others may take the room of."""
+
+    def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
+        """Whom a search for the pod of this cycle leaves alone, beside ``sparing``; None = nobody goes for it now."""
+
+
+class Filters(Protocol):
+    """All filters of a profile."""
+
+    def first_refusals(self, cycle: Cycle, rows: Ints) -> Sequence[Refused]:
+        """For each of ``rows`` what the first filter that refuses it says, as masks over them; nothing of those that fit."""
+
+    def is_local(self, cycle: Cycle) -> bool:
+        """Whether what the filters say of a node depends on that node alone."""
+
+
+@runtime_checkable
+class PostFilter(Plugin, Protocol):
+    """Looks for a way to make room for a pod that no node takes."""
+
+    def post_filter(
+        self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
+    ) -> Preemption:
+        """Which pods would have to go, from which node. It changes nothing."""
+
+
+@runtime_checkable
+class Remedy(Plugin, Protocol):
+    """A filter that can say what would let a node pass."""
+
+    def distance(self, cycle: Cycle) -> Ints | int:
+        """How far each node that it refuses is from passing, in thousandths of what cannot be had more cheaply."""
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """The smallest change of pod or node with which a refused node would pass; "" = another plugin names it."""
+
+
+@runtime_checkable
+class PreScore(Plugin, Protocol):
+    """Looks at the nodes that fit before they are scored."""
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """SKIP: its score is not asked. None = go on."""
+
+
+@runtime_checkable
+class Score(Plugin, Protocol):
+    """Scores nodes."""
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """A score for each of ``rows``, the higher the better. Of a local plugin ``rows`` pass all local filters."""
+
+
+@runtime_checkable
+class Normalize(Plugin, Protocol):
+    """Brings its scores of the nodes that fit into 0 to 100; a plugin without it scores in that range."""
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """The scores of all nodes that fit, in the order of rows."""

@@ -1,0 +1,1 @@
+"""Gangs: pods that get nodes together or not at all."""

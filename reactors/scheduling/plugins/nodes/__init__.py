@@ -1,0 +1,1 @@
+"""Plugins for a node's own properties: name, labels, taints and ports."""

@@ -1,0 +1,42 @@
+"""NodeName: a pod that names its node takes that one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from reactors.scheduling.columns.table import Rows
+from reactors.scheduling.framework.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.queueing.hints import Hint
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName(msgspec.Struct, frozen=True):
+    """Leaves the node that ``spec.nodeName`` names."""
+
+    name: ClassVar[str] = "NodeName"
+    is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Every other node, where one is named."""
+        if not cycle.pod.node:
+            return ()
+        others = np.ones(len(cycle.columns.nodes), np.bool_)
+        row = cycle.columns.row_of.get(cycle.pod.node)
+        if row is not None:
+            others[row] = False
+        others = others[rows]
+        return (Refused(REASON, others, others),)
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Name no node, or another."""
+        return f"leave spec.nodeName out, or set it to {cycle.columns.names[row]}"

@@ -1,0 +1,1 @@
+"""Plugins for volumes: claims, zones, exclusive access and limits of nodes."""

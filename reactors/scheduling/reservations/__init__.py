@@ -1,0 +1,1 @@
+"""Reservations: room on nodes that is held for pods of certain owners."""

@@ -1,0 +1,265 @@
+"""The Reservations that the scheduler knows: which hold room, and which pod was given what of them. Pure but for its state.
+
+Room is held by a pod that stands for the reservation on its node and requests what nobody has of it, so that every plugin that
+looks at room finds less. It is more important than any pod, has no labels, ports or volumes, and is nobody's victim. While a pod is
+placed that may use reservations, their rooms are lifted. While a reservation is placed that may take the place of a pod that runs
+(``preAllocation``), one such pod of each node is lifted; that of its node is its owner from then on.
+
+Which pods were given a part follows from the passes, and from the owners that the status names. What is kept of a reservation has
+no conditions, so that a trial that gives and takes back leaves no trace.
+
+Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from projections.cluster import Change, Pod
+from projections.cluster.reservations import (
+    AVAILABLE,
+    FAILED,
+    SUCCEEDED,
+    Amounts,
+    Given,
+    Reservation,
+    SavedReservations,
+    Status,
+    is_active,
+    is_over,
+    requested,
+)
+from reactors.scheduling.reservations import rules
+from reactors.scheduling.reservations.questions import (
+    WITHOUT_NODE,
+    KnownReservations,
+    is_valid,
+)
+from reactors.scheduling.shape import holds
+
+#: The priority of a pod that holds room: nobody is more important.
+HIGHEST = 2**31 - 1
+
+
+class Reservations(KnownReservations):
+    """Follows them, and gives of them."""
+
+    def begin(self, saved: SavedReservations | None = None) -> None:
+        """Know what exists, and what was known by a snapshot or by another policy."""
+        rows = self._cluster.reservations
+        if saved is not None:
+            self._ticked_us, self._statuses = saved.ticked_us, dict(saved.statuses)
+            self._given = dict(saved.given)
+        for uid in sorted(rows):
+            self._named.change(uid, (), rows[uid].current_owners)
+            if uid in self._statuses:
+                self._open.put(rows[uid], is_there=_is_open(rows[uid], self._statuses[uid]))
+                self._hold(uid)
+            else:
+                self._saw(rows[uid])
+
+    def saved(self) -> SavedReservations:
+        """What a snapshot holds."""
+        return SavedReservations(dict(sorted(self._statuses.items())), self._given, self._ticked_us)
+
+    # what is folded
+
+    def follow(self, changes: Iterable[Change]) -> bool:
+        """The cluster changed; whether there is other room now than before."""
+        has_moved = False
+        self._places.clear()
+        for change in changes:
+            before, after = change.before, change.after
+            if isinstance(after, Reservation):
+                owners = before.current_owners if isinstance(before, Reservation) else ()
+                self._named.change(after.uid, owners, after.current_owners)
+                self._saw(after)
+                has_moved = True
+            elif isinstance(before, Reservation):
+                self._end(before)
+                has_moved = True
+            elif isinstance(after, Pod) and holds(after):
+                is_new = not isinstance(before, Pod) or not before.node
+                has_moved |= self._bound(after) and is_new
+            elif isinstance(before, Pod) and _has_left(before, after):
+                has_moved |= self._gone(before)
+        return has_moved
+
+    def elapse(self, at_us: int) -> list[str]:
+        """The reservations whose time is over from now on, or is not over after all, as the clock was wrong."""
+        self._ticked_us = at_us
+        found = []
+        for uid, row in self._cluster.reservations.items():
+            status = self._statuses[uid]
+            if _is_late(row, self._ticked_us) and status.phase not in (SUCCEEDED, FAILED):
+                self._set(uid, rules.expired(status))
+                found.append(uid)
+            elif (
+                status.phase == FAILED
+                and row.phase not in (SUCCEEDED, FAILED)
+                and not _is_late(row, self._ticked_us)
+            ):
+                self._saw(row)
+                found.append(uid)
+        return found
+
+    def give(self, pod: Pod, uid: str) -> None:
+        """A pod that has no node yet uses a reservation from now on."""
+        row = self._cluster.reservations[uid]
+        self._given[pod.uid] = Given(uid, requested(pod.demand))
+        self._set(uid, self._allocated(row, self._statuses[uid], pod.uid))
+
+    def give_back(self, pod: str) -> None:
+        """A pod is not bound after all."""
+        given = self._given.pop(pod, None)
+        status = self._statuses.get(given.reservation) if given is not None else None
+        if given is not None and status is not None and pod in status.owners:
+            self._set(given.reservation, rules.unreserved(status, pod, given.request))
+
+    def hold(self, uid: str, node: str) -> None:
+        """A pass gives a reservation a node. The reservation holds its room there, less what the pod has whose place it takes."""
+        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        left = rules.left(row.reserved, status.allocated)
+        self._columns.place(_held(row, node, left), node)
+
+    def take_place(self, uid: str, node: str) -> None:
+        """The pod of a node whose place a reservation takes is its owner from now on; nothing where there is none."""
+        row = self._cluster.reservations[uid]
+        found = self._replaceable(row).get(node)
+        if found is not None:
+            self._given[found.uid] = Given(uid, requested(found.demand))
+            self._set(uid, self._allocated_ahead(self._statuses[uid], found.uid))
+
+    def give_place_back(self, uid: str) -> None:
+        """A reservation does not get its node after all: whose place it took owns nothing of it."""
+        for pod in self._statuses[uid].owners:
+            self.give_back(pod)
+
+    def _saw(self, row: Reservation) -> None:
+        uid, before = row.uid, self._statuses.get(row.uid)
+        known = before.owners if before is not None else ()
+        status = Status(row.phase, row.node, row.reserved)
+        for pod in (*known, *row.current_owners):
+            found = self._cluster.pods.get(pod)
+            if found is not None and holds(found) and self._named.may_own(row, found):
+                self._own(found, row)
+            elif found is not None and row.node and found.node not in ("", row.node):
+                # Somebody else gave it another node than that where it took the pod's place.
+                if self.given(pod) == uid:
+                    self.give_back(pod)
+            if self.given(pod) == uid:
+                status = self._allocated(row, status, pod)
+        is_used_up = before is not None and before.phase == SUCCEEDED and before.node == row.node
+        if not is_active(row.phase, row.node):
+            # Its owners go on as pods like all others, but for those whose place it is about to take.
+            owners = status.owners if uid in self._assumed else ()
+            status = Status(row.phase, row.node)
+            for pod in owners:
+                status = self._allocated_ahead(status, pod)
+        elif is_used_up and row.allocate_once:
+            status = msgspec.structs.replace(status, phase=SUCCEEDED)
+        is_late = status.phase != SUCCEEDED and _is_late(row, self._ticked_us)
+        self._set(uid, rules.expired(status) if is_late else status)
+
+    def _bound(self, pod: Pod) -> bool:
+        """A pod is seen on a node: it uses what it was given there, and what names it as its owner. Whether there is other room."""
+        uid = self.given(pod.uid)
+        if uid and self._statuses[uid].node != pod.node:
+            self.give_back(pod.uid)
+            uid = ""
+        if uid and self._statuses[uid].phase == SUCCEEDED:
+            self._hold(uid)
+            return True
+        row = self._named.reservation(pod)
+        if not uid and row is not None:
+            self._own(pod, row)
+            self._set(row.uid, self._allocated(row, self._statuses[row.uid], pod.uid))
+            return True
+        return False
+
+    def _own(self, pod: Pod, row: Reservation) -> None:
+        """The status of a reservation names a pod as its owner, or it was one before."""
+        given = self._given.get(pod.uid)
+        if given is None or given.reservation != row.uid:
+            if given is not None:
+                self.give_back(pod.uid)
+            self._given[pod.uid] = Given(row.uid, requested(pod.demand))
+
+    def _gone(self, pod: Pod) -> bool:
+        if not pod.node:
+            # Whoever was never bound used nothing up.
+            self.give_back(pod.uid)
+            return False
+        given = self._given.pop(pod.uid, None)
+        if given is None:
+            return False
+        status = self._statuses[given.reservation]
+        gone = rules.unreserved if status.phase in WITHOUT_NODE else rules.owner_gone
+        self._set(given.reservation, gone(status, pod.uid, given.request))
+        return True
+
+    def _end(self, row: Reservation) -> None:
+        del self._statuses[row.uid]
+        for pod in [pod for pod, one in self._given.items() if one.reservation == row.uid]:
+            del self._given[pod]
+        self._named.change(row.uid, row.current_owners, ())
+        self._open.remove(row.uid)
+        self._usable = None
+        self._columns.take_back(row.uid)
+
+    def _allocated(self, row: Reservation, status: Status, pod: str) -> Status:
+        request = self._given[pod].request
+        return rules.allocated(status, pod, request, once=row.allocate_once)
+
+    def _allocated_ahead(self, status: Status, pod: str) -> Status:
+        """It uses nothing up before it has its node."""
+        return rules.allocated(status, pod, self._given[pod].request, once=False)
+
+    def _set(self, uid: str, status: Status) -> None:
+        allocated = {name: amount for name, amount in status.allocated.items() if amount}
+        self._statuses[uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
+        row, self._usable = self._cluster.reservations[uid], None
+        self._places.clear()
+        self._open.put(row, is_there=_is_open(row, self._statuses[uid]))
+        self._hold(uid)
+
+    def _hold(self, uid: str) -> None:
+        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        if is_active(status.phase, status.node) or _may_return(row, status, self._cluster.pods):
+            left = rules.left(status.allocatable, status.allocated)
+            self._columns.place(_held(row, status.node, left), status.node)
+        elif uid in self._assumed and status.phase in WITHOUT_NODE:
+            self.hold(uid, self._assumed[uid].node)
+        else:
+            self._columns.take_back(uid)
+
+
+def _is_open(row: Reservation, status: Status) -> bool:
+    is_there = status.phase == AVAILABLE and bool(status.node)
+    return is_there and is_valid(row) and not row.is_closed
+
+
+def _is_late(row: Reservation, now_us: int) -> bool:
+    return is_over(row.phase, now_us, row.created_us, row.ttl_us, row.expires_us)
+
+
+def _has_left(before: Pod, after: object) -> bool:
+    """Whether a pod left its node, or ended before it had one."""
+    return holds(before) or not isinstance(after, Pod) or after.is_ended
+
+
+def _may_return(row: Reservation, status: Status, known: Mapping[str, Pod]) -> bool:
+    """Whether its single use is by a pod that is not bound yet, and may be another's again."""
+    is_used_up = status.phase == SUCCEEDED and is_active(row.phase, row.node)
+    pods = (known.get(pod) for pod in status.owners)
+    return is_used_up and any(pod is not None and not pod.node for pod in pods)
+
+
+def _held(row: Reservation, node: str, amounts: Amounts) -> Pod:
+    """The pod that holds room on a node."""
+    demand = {f"requests.{name}": amount for name, amount in amounts.items()}
+    return Pod(
+        row.uid, "", row.name, row.version, row.seen_us, "Pending", node, False, row.created_us, HIGHEST, "", None, {}, {}, demand
+    )  # fmt: skip

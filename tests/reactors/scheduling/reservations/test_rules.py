@@ -1,0 +1,41 @@
+"""What a pod takes of a reservation, and what of its node."""
+
+import pytest
+
+from bus.events.constraints import LabelSelector
+from bus.events.pods import ReservationOwner
+from reactors.scheduling.reservations.rules import Applicant, from_node, left, owns
+
+RESERVED = {"cpu": 4, "gpu": 2}
+ALLOCATED = {"cpu": 3}
+
+
+def test_what_is_left_is_never_below_nothing():
+    assert {"cpu": 0, "gpu": 2} == left(RESERVED, {"cpu": 9})
+
+
+@pytest.mark.parametrize(
+    ("policy", "restricted", "wanted", "taken"),
+    [
+        ("", (), {"cpu": 1, "gpu": 2}, {}),
+        ("", (), {"cpu": 2}, None),
+        ("", (), {"cpu": 1, "disk": 1}, None),
+        ("Aligned", (), {"cpu": 3, "gpu": 1, "disk": 5}, {"cpu": 2, "disk": 5}),
+        ("Restricted", (), {"cpu": 1, "disk": 5}, {"disk": 5}),
+        ("Restricted", (), {"cpu": 2}, None),
+        ("Restricted", ("gpu",), {"cpu": 3, "gpu": 2}, {"cpu": 2}),
+        ("Restricted", ("gpu",), {"gpu": 3}, None),
+        # A name that is not reserved restricts nothing, so all that is reserved is restricted.
+        ("Restricted", ("disk",), {"cpu": 2}, None),
+    ],
+)
+def test_a_policy_says_what_comes_from_the_node(policy, restricted, wanted, taken):
+    assert taken == from_node(policy, restricted, wanted, RESERVED, ALLOCATED)
+
+
+def test_a_selector_of_a_label_that_is_not_kept_means_nobody():
+    owners = [ReservationOwner(label_selector=LabelSelector({"app": "web"}))]
+    pod = Applicant("ns", "p", labels={"app": "web"})
+
+    assert owns(owners, pod)
+    assert not owns(owners, pod, frozenset({"app"}))
