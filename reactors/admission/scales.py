@@ -5,9 +5,6 @@ Source: ``docs/admission.md``.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from bus.errors import BusUnavailableError
 from bus.kube import kinds
 from projections import timelines
 from projections.quota_trees.shape import LANDED_US
@@ -54,13 +51,13 @@ async def answer_unseen(
 ) -> Answer:
     """The answer to a scale of something that was not seen as it is now: only fewer replicas pass, and what no quota governs.
 
-    Another process may have charged it a moment ago: the journals are read to their end first, where the bus answers.
+    Another process may have charged it a moment ago: the journals are read to their end first. Raises BusUnavailableError where
+    the bus does not answer, as a decision does that cannot be stored.
     """
     if not is_up(scale, review):
         return ALLOWED
     if not is_governed(view, review):
-        with suppress(BusUnavailableError):
-            await journals.caught_up()
+        await journals.caught_up()
         if not is_governed(view, review):
             return ALLOWED
     message = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"

@@ -236,6 +236,29 @@ async def test_charges_of_other_processes_are_read_before_an_unseen_scale_passes
     assert (answer.allowed, answer.reason) == (False, "object-unseen")
 
 
+async def test_an_unseen_scale_waits_for_the_bus_and_a_seen_one_that_no_quota_governs_passes(
+    cluster, monkeypatch
+):
+    async def caught_up():
+        raise BusUnavailableError(reason="away")
+
+    monkeypatch.setattr(cluster.admission.journals, "caught_up", caught_up)
+    of_scale = {**OF["Deployment"], "operation": "UPDATE", "subresource": "scale"}
+    await see(cluster, BY_NAME["Deployment"], "seen")
+    unseen, seen = scale("unseen", 3, 0), scale("seen", 3, 0)
+
+    def reviewed(sizes):
+        return cluster.review(sizes["item"], old_object=sizes["old_object"], **of_scale)
+
+    with pytest.raises(BusUnavailableError) as away:
+        await reviewed(unseen)
+    late = review_of(
+        unseen["item"], BY_NAME["Deployment"], operation="UPDATE", subresource="scale", old_object=unseen["old_object"],
+    )  # fmt: skip
+    assert failing(cluster.admission)(late, away.value).reason == "bursar-unavailable"
+    assert (await reviewed(seen)).allowed
+
+
 @pytest.mark.parametrize("error", [None, RuntimeError("a bug"), BusUnavailableError(reason="away")])
 async def test_what_fails_or_is_late_is_refused_of_a_quota_alone(cluster, error):
     failure = failing(cluster.admission)
