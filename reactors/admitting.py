@@ -23,19 +23,19 @@ from bus.transport import Transport
 from bus.waiting import beside
 from projections.engine.collecting import seldom_collecting
 from projections.engine.store import Store
-from reactors.admission.claims import CLAIMS, TEMPLATES
-from reactors.admission.governing import is_governed
-from reactors.admission.handler import Handler
-from reactors.admission.messages import ALLOWED
+from reactors.admission.coverage.owners import Controllers
+from reactors.admission.deciding.messages import ALLOWED
+from reactors.admission.deciding.rate import Rate
+from reactors.admission.deciding.withdrawing import Withdrawals
 from reactors.admission.metrics import Decisions
-from reactors.admission.outlines import Outlines
-from reactors.admission.owners import Controllers
-from reactors.admission.rate import Rate
-from reactors.admission.reconciler import Reconciler
-from reactors.admission.released import is_released
-from reactors.admission.state import AdmissionState
-from reactors.admission.unsettled import Rests
-from reactors.admission.withdrawing import Withdrawals
+from reactors.admission.reconciling.reconciler import Reconciler
+from reactors.admission.reviewing.claims import CLAIMS, TEMPLATES
+from reactors.admission.reviewing.governing import is_governed
+from reactors.admission.reviewing.handler import Handler
+from reactors.admission.reviewing.outlines import Outlines
+from reactors.admission.reviewing.released import is_released
+from reactors.admission.state.state import AdmissionState
+from reactors.admission.state.unsettled import Rests
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
 from reactors.engine.snapshots import Snapshots, last_archived, restored

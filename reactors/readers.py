@@ -21,8 +21,8 @@ from projections.cluster.state import SavedCluster
 from projections.engine.parts import Part, shape
 from projections.quota_trees.queries import Select, archived
 from reactors.admission.metrics import Decisions, SavedDecisions
-from reactors.admission.raises import Raises, SavedRaises
-from reactors.admission.state import AdmissionState, SavedAdmission
+from reactors.admission.state.raises import Raises, SavedRaises
+from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.engine.journals import Journals, SavedJournals
 from reactors.queue.plan import count_all
 from reactors.queue.state import QueueState, SavedQueues

@@ -7,9 +7,9 @@ from bus.clock import SECOND_US
 from bus.events.admissions import Meter, QuotaDeclared, QuotaSpec, TreeMetered
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
-from reactors.admission.decide import Request, decide
-from reactors.admission.declare import Proposal, declare
-from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.deciding.decide import Request, decide
+from reactors.admission.deciding.declare import Proposal, declare
+from reactors.admission.deciding.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
 
 CPU = "limits.cpu"
 

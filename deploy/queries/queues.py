@@ -21,8 +21,8 @@ from bus.memory import MemoryTransport
 from projections.engine.segments.reading import Wanted, history
 from projections.quota_trees import Tree
 from projections.quota_trees.queries import Select, archived
-from reactors.admission.mapping import QuotaRef
-from reactors.admission.state import AdmissionState
+from reactors.admission.deciding.mapping import QuotaRef
+from reactors.admission.state.state import AdmissionState
 from reactors.engine.snapshots import last_archived, restored
 from reactors.queue.explanation import WaitExplanation, WaitStep
 from reactors.queue.outlook import Outlook, outlooks

@@ -26,7 +26,7 @@ from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import quotas
-from reactors.admission.state import ASKING_FACTS, AdmissionState
+from reactors.admission.state.state import ASKING_FACTS, AdmissionState
 from reactors.queue.demand import counted
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from deploy.settings.shape import Settings
 from projections.engine.checkpoint import confirm
 from projections.engine.heads import Signer
 from projections.engine.store import Store
+from reactors.admission.coverage.owners import Controllers
 from reactors.admission.metrics import figures
-from reactors.admission.owners import Controllers
 from reactors.admitting import Admission, failing, following, outlining, proving, shadowed
 from reactors.diagnosis import Diagnosis
 from reactors.effectors.events import Recorder, Writes

@@ -1,5 +1,5 @@
 """Admission: a workload or a quota is admitted or refused as a whole, from what its tree holds."""
 
-from reactors.admission.decide import Request, decide
+from reactors.admission.deciding.decide import Request, decide
 
 __all__ = ["Request", "decide"]

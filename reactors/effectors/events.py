@@ -34,8 +34,8 @@ from bus.events.admissions import AdmissionDecided
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.kube.kinds import GOVERNED
 from projections.quota_trees import Tree
-from reactors.admission.messages import sentence
-from reactors.admission.rate import Buckets, Rate
+from reactors.admission.deciding.messages import sentence
+from reactors.admission.deciding.rate import Buckets, Rate
 
 Json = dict[str, Any]
 

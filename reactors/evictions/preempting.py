@@ -23,7 +23,7 @@ from projections.quota_trees import Node, Tree
 from projections.quota_trees import TreeOverlay as Overlay
 from projections.quota_trees.unmet import OVER_QUOTA, Unmet
 from reactors import reclaim
-from reactors.admission.decide import Request, decide
+from reactors.admission.deciding.decide import Request, decide
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, EvictionState
 from reactors.queue.demand import unmet

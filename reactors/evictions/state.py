@@ -33,9 +33,9 @@ from projections.quota_trees import Node, Tree
 from projections.quota_trees.forest import QuotaTrees
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors import reclaim
-from reactors.admission.mapping import QuotaRef
-from reactors.admission.owners import COVERING
-from reactors.admission.state import AdmissionState, SavedAdmission
+from reactors.admission.coverage.owners import COVERING
+from reactors.admission.deciding.mapping import QuotaRef
+from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.evictions import NAME
 from reactors.queue.plan import count_all
 from reactors.queue.state import QueueState, SavedQueues

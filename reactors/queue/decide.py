@@ -27,7 +27,7 @@ from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided, Basis
 from bus.events.quotas import Queue
 from projections.quota_trees import Node, TreeOverlay, charged
-from reactors.admission.decide import covers, decide
+from reactors.admission.deciding.decide import covers, decide
 from reactors.queue.shape import Running, Waiting, ordered
 
 #: Reasons that pass by themselves; what is refused for another one waits for a person, and keeps nobody waiting.

@@ -25,10 +25,10 @@ from bus.events.admissions import (
 from bus.events.queues import QueueOrdered
 from bus.events.workloads import WorkloadObserved
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.decide import covers, decide
-from reactors.admission.mapping import QuotaRef
-from reactors.admission.objects import Object
-from reactors.admission.state import AdmissionState
+from reactors.admission.coverage.objects import Object
+from reactors.admission.deciding.decide import covers, decide
+from reactors.admission.deciding.mapping import QuotaRef
+from reactors.admission.state.state import AdmissionState
 from reactors.queue.plan import planned
 from reactors.queue.shape import ordered
 from reactors.queue.state import QueueState, request_of

@@ -26,8 +26,8 @@ from bus.kube.kinds import QUEUE_ANNOTATION, Kind
 from bus.kube.kinds.gangs import together
 from bus.kube.kinds.paths import mapping
 from bus.sources.podgroups import KOORDINATOR, gang_terms
-from reactors.admission.decide import barred
-from reactors.admission.state import AdmissionState
+from reactors.admission.deciding.decide import barred
+from reactors.admission.state.state import AdmissionState
 from reactors.effectors.release import Operations, pointer
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review

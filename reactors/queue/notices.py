@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bus.events.admissions import AdmissionDecided
 from projections.quota_trees import TreeOverlay
-from reactors.admission.decide import decide
-from reactors.admission.messages import queued
-from reactors.admission.state import AdmissionState
+from reactors.admission.deciding.decide import decide
+from reactors.admission.deciding.messages import queued
+from reactors.admission.state.state import AdmissionState
 from reactors.engine.journals import Journals
 from reactors.queue.state import QueueState, request_of
 

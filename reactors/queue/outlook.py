@@ -15,7 +15,7 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.decide import adopt, decide
+from reactors.admission.deciding.decide import adopt, decide
 from reactors.queue.decide import could_start_us
 from reactors.queue.shape import Running, Waiting, ordered
 

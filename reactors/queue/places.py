@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from reactors.admission.mapping import QuotaRef
+from reactors.admission.deciding.mapping import QuotaRef
 
 Turn = tuple[QuotaRef, int]
 """The queue in which a workload waits, and its priority."""

@@ -13,9 +13,9 @@ import msgspec
 
 from bus.events.admissions import MAX_BATCH, AdmissionReleased, Release
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.decide import covers
-from reactors.admission.mapping import QuotaRef
-from reactors.admission.objects import Object
+from reactors.admission.coverage.objects import Object
+from reactors.admission.deciding.decide import covers
+from reactors.admission.deciding.mapping import QuotaRef
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import counted
 from reactors.queue.shape import Line

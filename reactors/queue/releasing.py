@@ -24,9 +24,9 @@ from bus.events.admissions import AdmissionDecided
 from bus.kube import kinds
 from bus.kube.kinds import GOVERNED
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.mapping import QuotaRef
-from reactors.admission.objects import Object
-from reactors.admission.state import AdmissionState
+from reactors.admission.coverage.objects import Object
+from reactors.admission.deciding.mapping import QuotaRef
+from reactors.admission.state.state import AdmissionState
 from reactors.effectors.release import Outcome, Starter
 from reactors.engine.journals import Journals
 from reactors.queue.plan import decided, planned

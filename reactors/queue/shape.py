@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reactors.admission.decide import Request
+from reactors.admission.deciding.decide import Request
 
 #: What no class and no default names, as Kubernetes has it.
 NO_PRIORITY = 0

@@ -25,11 +25,11 @@ from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.metrics import Counted, Histogram
 from projections.engine.parts import Part
 from projections.quota_trees import Grant, Node
-from reactors.admission.decide import Request
-from reactors.admission.mapping import QuotaRef, types_of
-from reactors.admission.objects import Object
-from reactors.admission.owners import COVERING
-from reactors.admission.state import ASKING_FACTS, AdmissionState
+from reactors.admission.coverage.objects import Object
+from reactors.admission.coverage.owners import COVERING
+from reactors.admission.deciding.decide import Request
+from reactors.admission.deciding.mapping import QuotaRef, types_of
+from reactors.admission.state.state import ASKING_FACTS, AdmissionState
 from reactors.queue.places import Places, Turn
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 from reactors.queue.starts import SavedStarts, Start, Starts

@@ -1,6 +1,6 @@
 """What was adopted, given back and declared because of what was seen, decided again by the evidence that each entry records.
 
-Source: docs/architecture.md; :mod:`reactors.admission.reconcile` has the rules.
+Source: docs/architecture.md; :mod:`reactors.admission.deciding.reconcile` has the rules.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from bus.events.admissions import (
 from projections.cluster import POD
 from projections.quota_trees import TreeOverlay
 from projections.quota_trees.tree import Fact
-from reactors.admission.capacity import capacity, sized
-from reactors.admission.decide import UNANSWERED, Request
-from reactors.admission.reconcile import SeenQuota, adopt_seen, declared, seen_again, settle
-from reactors.admission.state import AdmissionState, spec_of
-from reactors.admission.withdrawing import taken_back
+from reactors.admission.deciding.capacity import capacity, sized
+from reactors.admission.deciding.decide import UNANSWERED, Request
+from reactors.admission.deciding.reconcile import (
+    SeenQuota,
+    adopt_seen,
+    declared,
+    seen_again,
+    settle,
+)
+from reactors.admission.deciding.withdrawing import taken_back
+from reactors.admission.state.state import AdmissionState, spec_of
 
 #: A number behind those of all entries: what was confirmed is confirmed for whatever was asked before.
 _LATER = 2**63

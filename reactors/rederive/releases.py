@@ -19,7 +19,7 @@ from bus.errors import HistoryDivergedError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
-from reactors.admission.mapping import QuotaRef
+from reactors.admission.deciding.mapping import QuotaRef
 from reactors.queue.plan import decided, planned
 from reactors.queue.state import QueueState
 from reactors.rederive.reader import Reader

@@ -14,12 +14,12 @@ from bus.kube import kinds
 from projections.quota_trees import TreeOverlay
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quota_trees.tree import Fact
-from reactors.admission.appending import UNKNOWN
-from reactors.admission.decide import Request, decide_review
-from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.mapping import SEEN, QuotaRef, recorded_labels
-from reactors.admission.scales import UNSEEN
-from reactors.admission.state import AdmissionState
+from reactors.admission.deciding.appending import UNKNOWN
+from reactors.admission.deciding.decide import Request, decide_review
+from reactors.admission.deciding.declare import Proposal, declare, declare_elastic
+from reactors.admission.deciding.mapping import SEEN, QuotaRef, recorded_labels
+from reactors.admission.reviewing.scales import UNSEEN
+from reactors.admission.state.state import AdmissionState
 
 
 def is_review(fact: Fact) -> bool:

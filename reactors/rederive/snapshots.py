@@ -22,7 +22,7 @@ from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.transport import Transport
 from projections.quota_trees.queries import Select, archived
-from reactors.admission.state import AdmissionState
+from reactors.admission.state.state import AdmissionState
 from reactors.engine.contract import Reactor
 from reactors.engine.journals import Journals
 from reactors.engine.replica import Replica

@@ -35,7 +35,7 @@ from projections.cluster import ClusterState, Pod
 from projections.cluster.reservations import SavedReservations
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
-from reactors.admission.state import AdmissionState, SavedAdmission
+from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.scheduling import NAME, quotas_of, scheduler_of
 from reactors.scheduling.counts import SavedCounts, SchedulingCounts
 from reactors.scheduling.gangs.shape import SavedGangs

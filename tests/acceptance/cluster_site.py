@@ -14,7 +14,7 @@ from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import BUSINESS_QUOTAS, NAMESPACES, NODES, PODS, WORKLOADS
 from bus.waiting import beside
 from deploy.runtime.admission import serving
-from reactors.admission.coverage import POD
+from reactors.admission.coverage.coverage import POD
 from reactors.webhook.certificates import OwnCertificates
 from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.server import ServerSettings

@@ -9,7 +9,7 @@ from tests.architecture.rooms import Package, floors
 MOST = {
     "bus": (32, 8),
     "projections": (72, 11),
-    "reactors": (106, 14),
+    "reactors": (107, 15),
     "migrations": (1, 1),
     "deploy": (32, 9),
 }
@@ -22,7 +22,6 @@ WIDER = {
     "deploy.runtime": (27, 7),
     "projections": (27, 8),
     "projections.engine": (31, 10),
-    "reactors.admission": (41, 11),
 }
 #: One file for each migration, and each stays.
 VERSIONS = "migrations.versions"

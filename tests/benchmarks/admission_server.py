@@ -20,7 +20,7 @@ from bus.embedded import running
 from bus.jetstream import JetStream
 from bus.kube.kinds import GOVERNED
 from bus.streams import history
-from reactors.admission import batching
+from reactors.admission.deciding import batching
 from reactors.admitting import following
 from reactors.webhook.application import Application
 from reactors.webhook.failure import closed_for

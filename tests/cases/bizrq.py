@@ -15,8 +15,8 @@ from projections.budgets.periods import Period
 from projections.budgets.spend import Piece, spend_of
 from projections.quota_trees import Tree, TreeOverlay, charged, prefixes
 from projections.quota_trees.shape import BUSINESS
-from reactors.admission.decide import Request, adopt, decide
-from reactors.admission.declare import Proposal, declare
+from reactors.admission.deciding.decide import Request, adopt, decide
+from reactors.admission.deciding.declare import Proposal, declare
 from tests.cases.amounts import milli
 
 DEPLOYMENT = next(kind for kind in GOVERNED if kind.kind == "Deployment")

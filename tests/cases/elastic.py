@@ -24,7 +24,7 @@ from projections.quota_trees.elastic.review import Gates
 from projections.quota_trees.elastic.runtime import floor
 from projections.quota_trees.elastic.shape import DEFAULT
 from projections.quota_trees.shape import ELASTIC
-from reactors.admission.decide import barred
+from reactors.admission.deciding.decide import barred
 from reactors.reclaim import Budget, Pod, revoked, split_by_budget, watched
 from reactors.reclaim.preemption import can_preempt, is_eligible, select_victims
 from tests.elastic_plainly import Kept, distributable, half_up, refreshed

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.kube
 
 
 def test_whoever_may_edit_may_ask_as_any_account_of_his_namespace_alone(plane, namespace):
-    """So the rate of reviews goes by the namespace of service accounts (`reactors/admission/rate.py`)."""
+    """So the rate of reviews goes by the namespace of service accounts (`reactors/admission/deciding/rate.py`)."""
     tenant = f"amy-of-{namespace}"
     plane.kubectl(
         "create", "rolebinding", "edits", "--clusterrole=edit", f"--user={tenant}", f"--namespace={namespace}",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bus.events.quotas import Serves
 from projections.budgets.rows import budget_spends
 from projections.pod_runs import held_segments
-from reactors.admission.state import AdmissionState
+from reactors.admission.state.state import AdmissionState
 from tests import factories as f
 from tests.projections.elastic import elastic, gone, pod
 from tests.projections.ledger import folded, rows, tables

@@ -17,7 +17,7 @@ from projections.devices.demand import ACCELERATORS, is_card
 from projections.devices.partitions import amd_parts, mig_part
 from projections.devices.plugins import offered
 from projections.devices.shape import card_segments
-from reactors.admission.capacity import capacity
+from reactors.admission.deciding.capacity import capacity
 from tests import factories as given
 from tests.projections.claimed import claim_observed, slice_observed
 from tests.projections.ledger import folded

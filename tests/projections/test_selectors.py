@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bus.events.quotas import Requirement, Serves
 from projections.attribution import Rule, SeenNamespace, selectable
-from reactors.admission.state import AdmissionState
+from reactors.admission.state.state import AdmissionState
 from tests import factories as f
 from tests.projections.ledger import tables
 from tests.projections.spending import BIZ, pod, spent

@@ -3,7 +3,7 @@
 import pytest
 
 from projections.quota_trees import TreeOverlay
-from reactors.admission.decide import decide
+from reactors.admission.deciding.decide import decide
 from tests.quota_trees import CPU, request, said
 
 MEMORY = "requests.memory"

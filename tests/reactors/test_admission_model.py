@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bus.clock import SECOND_US
-from reactors.admission.reconcile import Absent, declared, shows
+from reactors.admission.deciding.reconcile import Absent, declared, shows
 from tests.reactors.admission_model import Instance, Rules, start
 from tests.reactors.admission_search import actions, explore, key, leak, replayed, violation
 from tests.thorough import tries

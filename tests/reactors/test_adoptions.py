@@ -136,7 +136,7 @@ async def test_what_was_charged_itself_and_holds_nothing_now_is_not_covered_by_w
 async def test_whoever_makes_very_many_that_name_owners_has_none_covered_that_is_charged_itself(
     cluster, monkeypatch
 ):
-    monkeypatch.setattr("reactors.admission.named.KEPT", 2)
+    monkeypatch.setattr("reactors.admission.coverage.named.KEPT", 2)
     await begin(cluster, "Deployment", "web", 1, 1)
     by = {"by": ("Deployment", "web")}
     await begin(cluster, "ReplicaSet", "set", 1, 1, **by)
@@ -151,7 +151,7 @@ async def test_whoever_makes_very_many_that_name_owners_has_none_covered_that_is
 async def test_those_that_are_gone_take_no_place_among_those_that_named_owners(
     cluster, monkeypatch
 ):
-    monkeypatch.setattr("reactors.admission.named.KEPT", 2)
+    monkeypatch.setattr("reactors.admission.coverage.named.KEPT", 2)
     await begin(cluster, "Deployment", "web", 1, 1)
     by = {"by": ("Deployment", "web")}
     await begin(cluster, "ReplicaSet", "set", 1, 1, **by)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from bus.kube.kinds import GOVERNED, asked
 from projections.quota_trees import TreeOverlay
-from reactors.admission.advice import advise, fewer, resized
-from reactors.admission.decide import Request, decide
+from reactors.admission.deciding.advice import advise, fewer, resized
+from reactors.admission.deciding.decide import Request, decide
 from tests.quota_trees import CPU, Books
 
 KINDS = {kind.kind: kind for kind in GOVERNED}

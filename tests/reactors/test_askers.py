@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from bus.events.admissions import entries
-from reactors.admission import rate
-from reactors.admission.rate import Buckets, Rate
+from reactors.admission.deciding import rate
+from reactors.admission.deciding.rate import Buckets, Rate
 from tests.reactors.cluster import Cluster, job
 
 pytestmark = pytest.mark.simulated

@@ -16,8 +16,8 @@ from bus.jetstream import JetStream
 from bus.memory import MemoryTransport
 from bus.streams import history
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.batching import MAX_BATCH, DecisionBatcher
-from reactors.admission.decide import decide
+from reactors.admission.deciding.batching import MAX_BATCH, DecisionBatcher
+from reactors.admission.deciding.decide import decide
 from reactors.engine.journals import JOURNAL, Journals
 from tests.quota_trees import CPU, observed, request
 

@@ -375,7 +375,7 @@ async def test_an_operator_that_no_setting_names_makes_what_its_kind_makes(clust
 
 
 async def test_accounts_of_controllers_are_named_by_settings():
-    from reactors.admission.owners import Controllers
+    from reactors.admission.coverage.owners import Controllers
 
     named = Controllers(users=frozenset({"me"}), groups=frozenset({"robots"}))
     async with Cluster(controllers=named) as cluster:

@@ -6,7 +6,7 @@ import pytest
 
 from bus.errors import BusUnavailableError
 from bus.memory import MemoryTransport
-from reactors.admission import reconciler
+from reactors.admission.reconciling import reconciler
 from reactors.admitting import following
 from tests.reactors.below import owner
 from tests.reactors.cluster import Cluster

@@ -9,7 +9,7 @@ from bus.events.namespaces import NamespaceObserved
 from bus.events.pods import Owner
 from bus.memory import MemoryTransport
 from projections.engine.store import Store, engine
-from reactors.admission.rate import Buckets, Rate
+from reactors.admission.deciding.rate import Buckets, Rate
 from reactors.admitting import following
 from tests.reactors.cluster import QUOTA, START_US, Cluster, job
 from tests.reactors.engine.restoring import archive

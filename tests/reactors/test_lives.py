@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from projections.quota_trees.keys import counted, ending, largest, summed
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.chains import DEPTH
-from reactors.admission.lives import Lives
-from reactors.admission.state import AdmissionState
+from reactors.admission.coverage.chains import DEPTH
+from reactors.admission.coverage.lives import Lives
+from reactors.admission.state.state import AdmissionState
 from tests import factories as f
 from tests.thorough import tries
 

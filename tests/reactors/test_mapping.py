@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from projections.attribution import Rule, attributed, names
-from reactors.admission.mapping import ELASTIC_LABEL, LABEL, place
+from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL, place
 
 LABELS = [
     {key: value for key, value in zip((LABEL, ELASTIC_LABEL), values, strict=True) if value}

@@ -11,7 +11,7 @@ import pytest
 from bus.events.namespaces import NamespaceObserved
 from bus.events.quotas import Requirement, Serves
 from projections.attribution import Rule, attributed, names
-from reactors.admission.mapping import LABEL, counted, place
+from reactors.admission.deciding.mapping import LABEL, counted, place
 from reactors.admitting import following
 from tests.reactors.cluster import Cluster, job
 

@@ -3,8 +3,14 @@
 import pytest
 
 from projections.quota_trees import TreeOverlay
-from reactors.admission.decide import decide
-from reactors.admission.declare import MAX_CHILDREN, MAX_LEVELS, MAX_PENDING, Proposal, declare
+from reactors.admission.deciding.decide import decide
+from reactors.admission.deciding.declare import (
+    MAX_CHILDREN,
+    MAX_LEVELS,
+    MAX_PENDING,
+    Proposal,
+    declare,
+)
 from tests.quota_trees import CPU, observed, request, said
 
 MEMORY = "requests.memory"

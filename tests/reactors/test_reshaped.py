@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from bus.events.admissions import Child
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.reshaped import Reshaped
+from reactors.admission.coverage.reshaped import Reshaped
 
 
 class Objects(Counter):

@@ -118,7 +118,7 @@ async def test_in_shadow_mode_a_bus_that_is_away_refuses_nothing(cluster):
 
 
 async def test_requests_without_an_answer_are_remembered_up_to_a_bound(cluster, monkeypatch):
-    monkeypatch.setattr("reactors.admission.withdrawing.MOST", 5)
+    monkeypatch.setattr("reactors.admission.deciding.withdrawing.MOST", 5)
     for number in range(12):
         cluster.admission.withdrawals.asked(f"r{number}", None)
         cluster.admission.withdrawals.refused(f"r{number}")

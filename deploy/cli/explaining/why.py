@@ -30,7 +30,7 @@ from projections import bind_decisions
 from projections.quota_trees.decisions import Decision, admissions, codec
 from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select, archived, facts
-from reactors.admission.decide import UNANSWERED
+from reactors.admission.deciding.decide import UNANSWERED
 
 _FIELDS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
 

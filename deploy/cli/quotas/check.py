@@ -20,8 +20,8 @@ from deploy.commands.manifest_files import manifests
 from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections.pod_runs import pod_runs
 from projections.workloads import workloads
-from reactors.admission.advice import Advice
-from reactors.admission.trial import Evaluation, Trial
+from reactors.admission.deciding.advice import Advice
+from reactors.admission.reviewing.trial import Evaluation, Trial
 from reactors.webhook.registration import IGNORE_LABEL, SYSTEM_NAMESPACES
 
 _FIELDS = (

@@ -22,8 +22,8 @@ from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections import workloads
 from projections.budgets.queries import standings
 from projections.quota_trees import Grant, Node, Tree, charged, own
-from reactors.admission.elastics import NAMESAKE
-from reactors.admission.mapping import ELASTIC_LABEL, LABEL, types_of
+from reactors.admission.deciding.elastics import NAMESAKE
+from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL, types_of
 
 _FIELDS = ("key", "counts", "amount", "why")
 

@@ -25,7 +25,7 @@ from projections.quota_trees import Grant, Node, Tree, TreeOverlay
 from projections.quota_trees.decisions import Decision, admissions, codec
 from projections.quota_trees.elastic_tree import ASKED
 from projections.quota_trees.queries import archived
-from reactors.admission.messages import sentence
+from reactors.admission.deciding.messages import sentence
 from reactors.budgets.decide import exhaustion_of
 from reactors.budgets.status import status_of
 

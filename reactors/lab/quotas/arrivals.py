@@ -17,10 +17,10 @@ from bus.events.observations import ObjectsListed
 from bus.events.queues import QueueOrdered
 from bus.events.vocabulary import Fact, read
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from reactors.admission.mapping import QuotaRef
-from reactors.admission.objects import Object
-from reactors.admission.owners import COVERING
-from reactors.admission.state import AdmissionState
+from reactors.admission.coverage.objects import Object
+from reactors.admission.coverage.owners import COVERING
+from reactors.admission.deciding.mapping import QuotaRef
+from reactors.admission.state.state import AdmissionState
 from reactors.lab.quotas.shape import Arrived, Entry, Queued, Reordered, Withdrawn
 from reactors.queue.state import QueueState
 from reactors.readers import Readers

@@ -33,7 +33,7 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.kube import MANAGER
-from reactors.admission.rate import Buckets, Rate
+from reactors.admission.deciding.rate import Buckets, Rate
 from reactors.effectors.events import LONGEST_NOTE, micro_time
 from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 

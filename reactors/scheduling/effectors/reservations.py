@@ -22,7 +22,7 @@ from bus.errors import (
     PermissionDeniedError,
     RequestRefusedError,
 )
-from reactors.admission.rate import Buckets, Rate
+from reactors.admission.deciding.rate import Buckets, Rate
 from reactors.scheduling.framework.bind import RESERVATIONS, Json
 from reactors.scheduling.framework.reserve import ReservationWrites, conditions, texts
 

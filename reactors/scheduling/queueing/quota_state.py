@@ -29,10 +29,10 @@ from projections.quota_trees.forest import QuotaTrees
 from projections.quota_trees.keys import largest, summed
 from projections.quota_trees.shape import ELASTIC
 from reactors import reclaim
-from reactors.admission.decide import barred, over
-from reactors.admission.evidence import evidence
-from reactors.admission.reconcile import Seen
-from reactors.admission.state import AdmissionState, SavedAdmission
+from reactors.admission.deciding.decide import barred, over
+from reactors.admission.deciding.reconcile import Seen
+from reactors.admission.state.evidence import evidence
+from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.reclaim import preemption
 
 #: Stands for all that quotas say, among the nodes and claims that were changed: none of these is called so.

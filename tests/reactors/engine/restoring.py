@@ -10,9 +10,9 @@ from projections.engine.changes import Changes
 from projections.engine.store import Store, engine
 from projections.engine.tables import checkpoints, events, snapshots
 from projections.quota_trees import TreeOverlay
-from reactors.admission.decide import Request, decide_review
-from reactors.admission.evidence import evidence
-from reactors.admission.reconciler import Reconciler
+from reactors.admission.deciding.decide import Request, decide_review
+from reactors.admission.reconciling.reconciler import Reconciler
+from reactors.admission.state.evidence import evidence
 from reactors.engine.replica import Replica, SavedReplica, decision_event
 from reactors.queue.plan import planned_in
 from reactors.readers import Readers, SavedReaders

@@ -12,7 +12,7 @@ from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.notebooks import NotebookSampled
 from bus.events.pods import PodObserved, PodVanished
-from reactors.admission.state import AdmissionState
+from reactors.admission.state.state import AdmissionState
 from reactors.catalogue import REACTORS
 from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks

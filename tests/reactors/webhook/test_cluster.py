@@ -12,7 +12,7 @@ import pytest
 from bus.kube import kinds
 from bus.kube.crds.manifests import manifest
 from bus.kube.kinds import table
-from reactors.admission.mapping import LABEL as QUOTA
+from reactors.admission.deciding.mapping import LABEL as QUOTA
 from reactors.webhook import Answer
 from reactors.webhook.certificates import SETTLE_SECONDS
 from tests.cluster import build

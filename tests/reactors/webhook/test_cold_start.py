@@ -6,7 +6,7 @@ import pytest
 
 from bus.kube.crds.manifests import manifest
 from bus.kube.kinds import GOVERNED
-from reactors.admission.mapping import LABEL as QUOTA
+from reactors.admission.deciding.mapping import LABEL as QUOTA
 from reactors.webhook.registration import PATH, RegistrationSettings, configuration
 from tests.cluster.api import APPLY, ApiError, eventually
 from tests.reactors.webhook.clusters import DEPLOYMENTS, OWN_NAMESPACE, deployment, pod

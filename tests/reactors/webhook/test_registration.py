@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from bus.kube.kinds import GOVERNED
-from reactors.admission.mapping import ELASTIC_LABEL, LABEL
+from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL
 from reactors.webhook.registration import (
     SYSTEM_NAMESPACES,
     TIMEOUT_SECONDS,

@@ -1,0 +1,307 @@
+"""The live pods below every owner, and what its children ask for, summed as they come and go. Pure but for its state.
+
+A pod lives until it has ended or is gone, whatever its owner's template says now. Each object that controls others is a
+node of a chain. A node knows what the live pods below it ask for, and what its children ask for. A child asks for the larger
+of two amounts: what it says itself, and what the pods below it ask for. So pods that are still ending count beside the
+pods that replace them.
+What a review let pass counts from that moment, until it is seen, or can no longer land; a sum with such in it has the
+key :data:`projections.quota_trees.keys.EXPECTED`.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+import msgspec
+
+from projections import timelines
+from projections.engine.parts import Part
+from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest
+from projections.quota_trees.shape import LANDED_US
+from reactors.admission.coverage.chains import NOTHING, Awaited, Chains, Node
+
+Undo = Callable[[], None]
+_NOBODY = Node("")
+
+
+class _Pod(msgspec.Struct, gc=False, eq=False):
+    node: Node
+    #: What it counts, and what it was seen to ask for; more counts while a review may still land.
+    amounts: Amounts
+    seen: Amounts
+    #: Of the newest observation, or of the review that is behind it.
+    version: str = ""
+    seen_us: int = 0
+    #: Until when what a review let pass may land; 0 = nothing is on its way.
+    until_us: int = 0
+    #: The newest complete list that showed it so; 0 = none did.
+    listed_us: int = 0
+    #: Its deletion was asked for.
+    is_ending: bool = False
+    #: Uid of the owner that it was seen with, while a review lets it have another one.
+    former: str = ""
+
+    @property
+    def live(self) -> Amounts:
+        """What it counts among the live pods."""
+        if not self.is_ending:
+            return self.amounts
+        return {**self.amounts, **{ENDING + k: n for k, n in self.amounts.items() if k != EXPECTED}}
+
+
+class SavedPod(msgspec.Struct):
+    """What a snapshot holds of a pod: as :class:`_Pod`, but for the uid of what it is below."""
+
+    uid: str
+    node: str
+    amounts: dict[str, int]
+    seen: dict[str, int]
+    version: str
+    seen_us: int
+    until_us: int
+    listed_us: int
+    is_ending: bool
+    former: str
+
+
+class SavedLives(msgspec.Struct):
+    """What a snapshot holds of live pods and their owners."""
+
+    nodes: list[Node]
+    pods: list[SavedPod]
+    _expected: list[tuple[int, str, bool]]
+
+
+class Lives(Part):
+    """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
+
+    Saved = SavedLives
+    derived = frozenset({"_chains", "_pods", "awaited"})
+
+    def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
+        """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
+        self._chains = Chains(parent_of, mark)
+        self.awaited = Awaited(self._chains)
+        #: By the first two characters of the uid: a complete list comes in parts by uid.
+        self._pods: dict[str, dict[str, _Pod]] = {}
+        #: (until, uid, is a pod) of what is expected, the first to end first, whichever process's clock said so.
+        self._expected: list[tuple[int, str, bool]] = []
+
+    def saved(self) -> SavedLives:
+        """What a snapshot holds."""
+        pods = [
+            SavedPod(uid, pod.node.uid, *msgspec.structs.astuple(pod)[1:])
+            for bucket in self._pods.values()
+            for uid, pod in bucket.items()
+        ]
+        return SavedLives(self._chains.all(), pods, sorted(self._expected))
+
+    def restore(self, saved: SavedLives) -> None:
+        """Become what was saved, in a new one. Pods that are written alike share what they count."""
+        self._chains.restore(saved.nodes)
+        self._expected.extend(saved._expected)
+        heapq.heapify(self._expected)
+        self.awaited.restore(saved.nodes)
+        nodes = {node.uid: node for node in saved.nodes}
+        alike: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        for one in saved.pods:
+            one.amounts = alike.setdefault(tuple(one.amounts.items()), one.amounts)
+            one.seen = alike.setdefault(tuple(one.seen.items()), one.seen)
+            pod = _Pod(nodes[one.node], *msgspec.structs.astuple(one)[2:])
+            self._pods.setdefault(one.uid[:2], {})[one.uid] = pod
+
+    # questions
+
+    def node(self, uid: str) -> Node:
+        """What lives below an object, and what it asks for where an owner answers for it; of most objects nothing."""
+        return self._chains.get(uid) or _NOBODY
+
+    def pod(self, uid: str) -> Amounts | None:
+        """What a live pod below an owner asks for; None for no such pod."""
+        found = self._pods.get(uid[:2], {}).get(uid)
+        return found.amounts if found is not None else None
+
+    def shown(self, uid: str) -> tuple[str, int]:
+        """The version of the newest observation of a pod below an owner, and the newest complete list that showed it so."""
+        found = self._pods.get(uid[:2], {}).get(uid)
+        return (found.version, found.listed_us) if found is not None else ("", 0)
+
+    def above(self, uid: str) -> str:
+        """The parent of an object, or of a pod; "" for none."""
+        node = self._chains.get(uid)
+        if node is not None:
+            return node.parent
+        pod = self._pods.get(uid[:2], {}).get(uid)
+        return pod.node.uid if pod is not None else ""
+
+    def is_expected(self, uid: str) -> bool:
+        """Whether a review let an object be created that was not seen yet."""
+        node = self._chains.get(uid)
+        return node is not None and bool(node.until_us) and not node.version
+
+    def has(self, uid: str) -> bool:
+        """Whether anything counts below an object."""
+        return uid in self._chains
+
+    # objects
+
+    def see(self, uid: str, ask: Amounts, version: str) -> None:
+        """An object was seen to ask for this, below the parent that ``parent_of`` names now."""
+        node = self._chains.get(uid)
+        if node is None:
+            if not ask:
+                return
+            node = self._chains.opened(uid)
+        self._chains.relink(node)
+        is_landed = not node.version or timelines.precedes(node.version, 0, version, 0)
+        expected = NOTHING if is_landed else node.expected
+        self._chains.say(node, ask, expected)
+
+    def relink(self, uid: str) -> None:
+        """Ask anew who answers for an object."""
+        node = self._chains.get(uid)
+        if node is not None:
+            self._chains.relink(node)
+
+    def leave(self, uid: str) -> None:
+        """An object is gone. What lives below it goes on to count for its parent."""
+        node = self._chains.get(uid)
+        if node is not None:
+            self._chains.say(node, NOTHING, NOTHING)
+
+    def expect(self, uid: str, parent: str, ask: Amounts, version: str, now_us: int) -> Undo:
+        """A review lets an object below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
+
+        Gives what undoes it, where nothing newer is expected of the object by then.
+        """
+        node = self._chains.opened(uid)
+        former, before = node.parent, (node.expected, node.version, node.until_us)
+        self._chains.relink(node, parent)
+        node.version, node.until_us = version, now_us + LANDED_US
+        heapq.heappush(self._expected, (node.until_us, uid, False))
+        self._chains.say(node, node.ask, largest(node.expected, {**ask, EXPECTED: 1}))
+
+        def undo() -> None:
+            found = self._chains.get(uid)
+            if found is None or (found.version, found.until_us) != (version, now_us + LANDED_US):
+                return
+            expected, found.version, found.until_us = before
+            self._chains.link(found, former)
+            self._chains.say(found, found.ask, expected)
+
+        return undo
+
+    # pods
+
+    def see_pod(
+        self,
+        uid: str,
+        parent: str,
+        amounts: Amounts,
+        version: str,
+        time_us: int,
+        *,
+        is_ending: bool = False,
+    ) -> None:
+        """A live pod below ``parent`` was seen."""
+        before = self._pods.get(uid[:2], {}).get(uid)
+        is_known = before is not None and (before.version or before.seen_us)
+        if before is not None and is_known:
+            # A review may be ahead of what is seen.
+            if not timelines.precedes(before.version, before.seen_us, version, time_us):
+                return
+        node = self._chains.opened(parent)
+        self._put(uid, _Pod(node, amounts, amounts, version, time_us, is_ending=is_ending))
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod has ended or is gone, or counts below no owner from now on."""
+        self._put(uid, None)
+
+    def expect_pod(
+        self, uid: str, parent: str, amounts: Amounts, version: str, now_us: int
+    ) -> Undo:
+        """A review lets a pod below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
+
+        Gives what undoes it, where nothing newer is known of the pod by then.
+        """
+        before = self._pods.get(uid[:2], {}).get(uid)
+        until_us = now_us + LANDED_US
+        heapq.heappush(self._expected, (until_us, uid, True))
+        node = self._chains.opened(parent)
+        pod = _Pod(node, {**amounts, EXPECTED: 1}, NOTHING, until_us=until_us)
+        if before is not None:
+            # It lands behind that version: what was written before says nothing of it.
+            pod = _Pod(
+                node, largest(before.amounts, pod.amounts), before.seen, version or before.version, before.seen_us,
+                until_us, is_ending=before.is_ending, former=before.former or before.node.uid,
+            )  # fmt: skip
+        self._put(uid, pod)
+
+        def undo() -> None:
+            if self._pods.get(uid[:2], {}).get(uid) is pod:
+                self._put(uid, before)
+
+        return undo
+
+    def expire(self, now_us: int) -> None:
+        """Drop what was expected and can no longer land."""
+        while self._expected and self._expected[0][0] <= now_us:
+            until_us, uid, is_pod = heapq.heappop(self._expected)
+            pod, node = self._pods.get(uid[:2], {}).get(uid), self._chains.get(uid)
+            # A later review of the same object has its own time.
+            if is_pod and pod is not None and pod.until_us == until_us:
+                above = pod.former or pod.node.uid
+                seen = _Pod(
+                    self._chains.opened(above), pod.seen, pod.seen, pod.version, pod.seen_us,
+                    is_ending=pod.is_ending,
+                )  # fmt: skip
+                self._put(uid, seen if pod.seen_us else None)
+            elif not is_pod and node is not None and node.until_us == until_us:
+                self._chains.relink(node)
+                self._chains.say(node, node.ask, NOTHING)
+
+    def listed(
+        self,
+        first: str,
+        until: str,
+        present: set[str],
+        listed_us: int,
+        exists: Callable[[str], bool],
+    ) -> None:
+        """A complete list of the pods whose uid lies in [``first``, ``until``) was asked for at ``listed_us``.
+
+        ``exists(uid)``: a pod exists, whatever the list says.
+        """
+        for start, bucket in self._pods.items():
+            if start < first[:2] or (until and start > until[:2]):
+                continue
+            for uid, pod in list(bucket.items()):
+                is_covered = first <= uid and (not until or uid < until)
+                if is_covered and uid in present:
+                    pod.listed_us = max(pod.listed_us, listed_us)
+                # What was seen, or let pass, since the list was asked for may be younger than it.
+                known_us = max(pod.seen_us, pod.until_us)
+                is_late = known_us < listed_us and not exists(uid)
+                if is_covered and uid not in present and is_late:
+                    self.drop_pod(uid)
+
+    def _put(self, uid: str, pod: _Pod | None) -> None:
+        """A pod is this from now on; None: it counts nowhere."""
+        bucket = self._pods.setdefault(uid[:2], {})
+        before = bucket.pop(uid, None)
+        if pod is not None:
+            bucket[uid] = pod
+            self._chains.keep(pod.node)
+        if before is not None and pod is not None and before.node is pod.node:
+            if (before.amounts, before.is_ending) != (pod.amounts, pod.is_ending):
+                self._chains.add(
+                    pod.node.uid, before.amounts, pod.amounts, before.live, pod.live, 0
+                )
+            return
+        if pod is not None:
+            self._chains.add(pod.node.uid, NOTHING, pod.amounts, NOTHING, pod.live, 1)
+        if before is not None:
+            self._chains.add(before.node.uid, before.amounts, NOTHING, before.live, NOTHING, -1)

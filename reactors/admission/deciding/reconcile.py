@@ -1,0 +1,371 @@
+"""What was seen, against what is charged: adopts what nobody asked for, gives back what is gone. Pure.
+
+The rule of release: a charge falls only on evidence, and only when no request that raised it can
+still be on its way into the cluster. Evidence is a delete, or the object seen with less, or its
+absence from a complete list. An ask is settled when the evidence is younger than it by the API
+server's request deadline plus a margin; or earlier, when it was *seen* (the object with what it
+asked for) and no other ask can have been on its way at the time. Time alone never releases
+(docs/reliability.md: `ttl` and `get` over-admit). What a watch says may be late by that margin.
+
+What a controller made for its object before it heard that this asks for less, or is gone, may land as well, and no request
+says so: what was not seen of that is held until such a list (:class:`reactors.admission.coverage.chains.Awaited`).
+
+A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
+run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.
+
+Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
+keeper that was away for a day does what one that was there would have done.
+
+Source: docs/architecture.md; docs/wrong-input.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    Basis,
+    Evidence,
+    QuotaDeclared,
+    QuotaSpec,
+    Release,
+)
+from projections import timelines
+from projections.quota_trees import Grant, Node, TreeOverlay, charged
+from projections.quota_trees.keys import added, largest, most_of, summed
+from projections.quota_trees.shape import LANDED_US
+from reactors.admission.deciding.decide import Request, adopt, covers
+from reactors.admission.deciding.mapping import SEEN
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """An object that asks for something, as it was last seen.
+
+    ``quota`` "" = it belongs to none. ``is_gone``: its delete was seen, or a complete list without it; ``quota`` is the
+    one that it belonged to, "" where that is not known.
+    """
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    quota: str
+    demand: dict[str, int]
+    types: dict[str, str]
+    seen_us: int
+    is_gone: bool = False
+    #: resourceVersion of the observation; "" where it does not count.
+    version: str = ""
+    #: The newest complete list that showed the object so, or was without one that is gone; 0 = none did.
+    listed_us: int = 0
+    #: It waits in a queue: whatever it is charged for, it is about to be started.
+    is_held: bool = False
+    #: What its children ask for (:func:`projections.quota_trees.keys.counted`).
+    live: Mapping[str, int] = {}
+    #: Uid of the object that answers for it, "" where that was not seen; None = it answers for itself.
+    holder: str | None = None
+    #: Its charge was raised for a child that was not seen yet: nothing falls until it was.
+    is_raised: bool = False
+    #: What may still land below it because it asked for it before.
+    awaited: Mapping[str, int] = {}
+
+    @property
+    def below(self) -> Mapping[str, int]:
+        """What its children ask for, with what may still land."""
+        return added(self.live, self.awaited) if self.awaited else self.live
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A complete list, asked for at ``listed_us``, shows no object ``uid``. ``is_raised`` as in :class:`Seen`; ``live`` with
+    what may still land.
+    """
+
+    uid: str
+    listed_us: int
+    live: Mapping[str, int] = {}
+    is_raised: bool = False
+
+
+def settle(
+    draft: TreeOverlay,
+    evidence: Seen | Absent,
+    confirmed: Mapping[tuple[str, str], int],
+    read: int = 0,
+) -> list[AdmissionDecided | AdmissionReleased]:
+    """What a tree's journal has to say because of one piece of evidence; nothing where they agree.
+
+    ``confirmed``: (quota, uid) to the number of the decision whose ask was seen in the cluster.
+    ``read``: how far the history was read for it.
+    Facts carry the numbers that follow each other from ``draft.number``; none is added to it.
+    """
+    if isinstance(evidence, Absent):
+        late = evidence.listed_us - LANDED_US
+        found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
+        return _facts(draft, None, _gone(found, evidence, "lapsed"), _recorded(evidence, read))
+    held = _held(draft, evidence.uid)
+    if evidence.is_gone:
+        # A uid never comes back, so nothing that raises it can land any more. What is below it still may.
+        adopted = _adopted(draft, evidence, read)
+        held = _after(held, adopted)
+        plain = msgspec.structs.replace(evidence, version="", listed_us=0)
+        if all(_left(g, evidence) == _left(g, plain) for g in held):
+            # Nor is it recorded.
+            evidence = plain
+        return _facts(draft, adopted, _gone(held, evidence, "vanished"), _recorded(evidence, read))
+    if evidence.holder is not None:
+        # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
+        # it is seen with this one.
+        landed = [g for g in held if _is_later(g, evidence) or _is_listed(g, evidence)]
+        releases = [Release(g.quota, g.uid, "covered") for g in landed]
+        return _facts(draft, None, releases, _recorded(evidence, read))
+    if evidence.is_held:
+        return []
+    is_leaving = any(grant.is_leaving for grant in held)
+    adopted = _adopted(draft, evidence, read, is_leaving=is_leaving)
+    releases = [
+        release
+        for grant in _after(held, adopted)
+        if (release := _less(draft, grant, evidence, confirmed)) is not None
+    ]
+    proven = tuple(
+        g.quota for g in held if g.number and confirmed.get((g.quota, g.uid), 0) >= g.number
+    )
+    return _facts(draft, adopted, releases, _recorded(evidence, read, proven))
+
+
+def _adopted(
+    draft: TreeOverlay, seen: Seen, read: int, *, is_leaving: bool = False
+) -> AdmissionDecided | None:
+    """The charge for an object, or for what lives below it, that was never admitted with that much."""
+    # What is gone, or is about to be, asks for nothing itself; what was let pass a moment ago is charged by who let it pass.
+    demand = {} if seen.is_gone or is_leaving else seen.demand
+    live = {} if seen.is_raised else summed(seen.live, seen.types)
+    if not seen.quota or not (demand or live):
+        return None
+    request = Request(
+        seen.quota, seen.uid, seen.kind, seen.namespace, seen.name, demand, seen.types,
+        operation="OBSERVE", live=live, basis=Basis(read, SEEN),
+    )  # fmt: skip
+    return adopt_seen(draft, request)
+
+
+def adopt_seen(draft: TreeOverlay, request: Request) -> AdmissionDecided | None:
+    """The charge for an object that was seen, or for what lives below it; None where that much is charged."""
+    return adopt(draft, request, "outgrown" if covers(draft, request) else "ungoverned")
+
+
+def _after(held: list[Grant], adopted: AdmissionDecided | None) -> list[Grant]:
+    """The grants of an object with what was adopted: of one key its charge may rise while that of another falls."""
+    if adopted is None:
+        return held
+    return [
+        msgspec.structs.replace(g, charge=adopted.charge) if g.quota == adopted.quota else g
+        for g in held
+    ]
+
+
+def shows(grant: Grant, seen: Seen) -> bool:
+    """Whether this observation proves that no ask of the grant can be on its way any more: the last one has landed, and was
+    the only one, or a complete list shows the object after the API server's deadline for all of them.
+    """
+    is_listed = seen.listed_us >= grant.asked_us + LANDED_US
+    return is_listed or (grant.is_alone and _is_as_asked(grant, seen))
+
+
+def _is_as_asked(grant: Grant, seen: Seen) -> bool:
+    """Whether the object was seen, after the grant's last ask, to be what that asked for."""
+    asked = (grant.quota, grant.demand, grant.types)
+    is_same = asked == (seen.quota, seen.demand, seen.types)
+    return is_same and seen.seen_us >= grant.asked_us and _is_later(grant, seen)
+
+
+def _is_later(grant: Grant, seen: Seen) -> bool:
+    """Whether the object was seen in a version behind the one that the last ask would change.
+
+    An update is reviewed for one stored version and lands on that one, or is reviewed again. So an
+    observation that was merely received late proves nothing.
+    """
+    if not grant.version or not seen.version:
+        return True
+    return timelines.precedes(grant.version, 0, seen.version, 0)
+
+
+def _is_listed(grant: Grant, seen: Seen) -> bool:
+    """Whether a complete list showed the object so when the last ask could no longer land."""
+    return seen.listed_us >= grant.asked_us + LANDED_US
+
+
+def _less(
+    draft: TreeOverlay, grant: Grant, seen: Seen, confirmed: Mapping[tuple[str, str], int]
+) -> Release | None:
+    """What one grant gives back now that the object was seen like this."""
+    node = draft.node(grant.quota)
+    if seen.is_raised:
+        return None
+    is_settled = (
+        confirmed.get((grant.quota, grant.uid), 0) >= grant.number
+        or _is_listed(grant, seen)
+        or (seen.seen_us >= grant.asked_us + LANDED_US and _is_later(grant, seen))
+        or (grant.is_same and _is_as_asked(grant, seen))
+    )
+    if node is None or not is_settled:
+        return None
+    if seen.quota != grant.quota:
+        return Release(grant.quota, grant.uid, "moved" if seen.demand else "finished")
+    wanted = largest(charged(seen.demand, seen.types), summed(seen.below, seen.types))
+    charge = _fallen(grant, wanted)
+    if charge == grant.charge:
+        return None
+    return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
+
+
+def _gone(held: list[Grant], gone: Seen | Absent, reason: str) -> list[Release]:
+    """What the grants of an object that is not there give back: all but what lives below it, which still ends."""
+    left = [(grant, _left(grant, gone)) for grant in held]
+    return [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
+
+
+def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
+    """What a grant of an object that is not there still holds."""
+    if gone.is_raised:
+        return grant.charge
+    if isinstance(gone, Absent) or not (gone.quota or gone.holder):
+        below = gone.live if isinstance(gone, Absent) else gone.below
+        return _fallen(grant, summed(below, grant.types))
+    if not gone.holder and _may_be_of(grant, gone):
+        return _fallen(grant, most_of(gone.below, grant.charge))
+    if gone.holder or gone.quota != grant.quota:
+        # What lives below it is charged there.
+        return {}
+    return _fallen(grant, summed(gone.below, gone.types))
+
+
+def _may_be_of(grant: Grant, gone: Seen) -> bool:
+    """Whether an object that only a list ended may have been given the grant's quota or models before that.
+
+    The change was admitted, for no older version than the one that was seen last. What lives below is charged in both
+    quotas, and as every model that is charged.
+    """
+    return bool(gone.listed_us and grant.number) and not _is_later(grant, gone)
+
+
+def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
+    charge = {key: min(n, wanted.get(key, 0)) for key, n in grant.charge.items()}
+    return {key: n for key, n in charge.items() if n}
+
+
+def _held(draft: TreeOverlay, uid: str) -> list[Grant]:
+    quotas = sorted(draft.tree.holders.get(uid, ()))
+    return [grant for quota in quotas if (grant := draft.grant(quota, uid)) is not None]
+
+
+def _facts(
+    draft: TreeOverlay,
+    adopted: AdmissionDecided | None,
+    releases: list[Release],
+    evidence: Evidence,
+) -> list[AdmissionDecided | AdmissionReleased]:
+    facts: list[AdmissionDecided | AdmissionReleased] = [adopted] if adopted is not None else []
+    if releases:
+        number = draft.number + len(facts)
+        facts.append(
+            AdmissionReleased(
+                number=number,
+                releases=tuple(releases),
+                based_on=draft.tree.sequence,
+                evidence=evidence,
+            )
+        )
+    return facts
+
+
+def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -> Evidence:
+    """What is recorded of an observation: what it decides, and no more."""
+    live = dict(seen.live)
+    if isinstance(seen, Absent):
+        return Evidence(
+            read, listed_us=seen.listed_us, live=live, is_absent=True, is_raised=seen.is_raised
+        )
+    if seen.is_gone:
+        return Evidence(
+            read, seen.quota, types=seen.types, listed_us=seen.listed_us, version=seen.version, live=live,
+            holder=seen.holder, is_gone=True, is_raised=seen.is_raised, awaited=dict(seen.awaited),
+        )  # fmt: skip
+    if seen.holder is not None:
+        return Evidence(read, listed_us=seen.listed_us, version=seen.version, holder=seen.holder)
+    return Evidence(
+        read, seen.quota, seen.demand, seen.types, seen.seen_us, seen.listed_us, seen.version, live,
+        confirmed=confirmed, awaited=dict(seen.awaited),
+    )  # fmt: skip
+
+
+def seen_again(evidence: Evidence, uid: str) -> Seen | Absent:
+    """The observation of an object that was recorded."""
+    if evidence.is_absent:
+        return Absent(uid, evidence.listed_us, evidence.live, evidence.is_raised)
+    return Seen(
+        uid, "", "", "", evidence.quota, evidence.demand, evidence.types, evidence.seen_us,
+        evidence.is_gone, evidence.version, evidence.listed_us, live=evidence.live,
+        holder=evidence.holder, is_raised=evidence.is_raised, awaited=evidence.awaited,
+    )  # fmt: skip
+
+
+class SeenQuota(msgspec.Struct, frozen=True):
+    """A quota's object as it was last seen; ``spec`` None = it is gone."""
+
+    name: str
+    uid: str
+    kind: str
+    parent: str
+    spec: QuotaSpec | None
+    seen_us: int
+    #: Koordinator's tree id, of an ElasticQuota.
+    tree: str = ""
+    #: Where an ElasticQuota lies, and its stamp of creation; "" = it has none.
+    namespace: str = ""
+    created: str = ""
+
+
+def declared(draft: TreeOverlay, seen: SeenQuota, read: int = 0) -> QuotaDeclared | None:
+    """What a tree's journal has to say because a quota's object was seen; None where they agree.
+
+    A change that was admitted and is not the one seen stays pending until it can no longer land. ``read``: how far the history
+    was read for it.
+    """
+    node = draft.node(seen.name)
+    if node is None:
+        return _observed(draft, seen, read) if seen.spec else None
+    if seen.spec is None:
+        return _observed(draft, seen, read) if _is_gone(node, seen) else None
+    shown = node.is_alone and node.asked[-1:] == (seen.spec,) and seen.seen_us >= node.asked_us
+    is_late = seen.seen_us >= node.asked_us + LANDED_US
+    settles = shown or is_late
+    stands = (node.observed, node.uid, node.parent) == (seen.spec, seen.uid, seen.parent)
+    if stands and not (node.asked and settles):
+        return None
+    return _observed(draft, seen, read, settles)
+
+
+def _is_gone(node: Node, seen: SeenQuota) -> bool:
+    """Whether nothing that was admitted can stand here any more.
+
+    The delete of one that had the name before says nothing of the one that is about to be created.
+    """
+    if node.observed is not None:
+        return node.uid == seen.uid
+    return seen.seen_us >= node.asked_us + LANDED_US
+
+
+def _observed(
+    draft: TreeOverlay, seen: SeenQuota, read: int, settles: bool = True
+) -> QuotaDeclared:
+    return QuotaDeclared(
+        number=draft.number, quota=seen.name, uid=seen.uid, kind=seen.kind, parent=seen.parent,
+        stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",
+        spec=seen.spec, settles=settles, based_on=draft.tree.sequence,
+        evidence=Evidence(read, seen_us=seen.seen_us),
+    )  # fmt: skip

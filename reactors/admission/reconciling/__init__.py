@@ -1,0 +1,1 @@
+"""The loop that keeps the journals true to the observed cluster."""

@@ -1,0 +1,1 @@
+"""Reviews by kind, and the answer to each."""

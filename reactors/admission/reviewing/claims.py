@@ -1,0 +1,183 @@
+"""The reviews of claims of devices, and of their templates.
+
+What a claim may be given is charged to the quota that it names, else to that of its namespace.
+
+A claim that Kubernetes makes for a pod is that pod's, which was asked for it. A user's claim that says so of itself is refused
+where a quota may govern it or the pod: Kubernetes would take it for the pod's own, whatever the pod's template says.
+
+A template never changes, but another one of its name may be made: not while something names it that was charged with less.
+
+Source: ``docs/admission.md`` ("Devices by claim").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bus.events.admissions import Basis
+from bus.events.pods import Owner
+from bus.kube.kinds import CLAIM_TEMPLATE, Ask
+from bus.kube.watch.labels import quota_labels
+from bus.sources.devices import is_generated, requests_of
+from projections.cluster.devices import DeviceClaim
+from projections.quota_trees.keys import Amounts, charged, less
+from reactors.admission.coverage.owners import Controllers, controller_of
+from reactors.admission.deciding.decide import Request, is_unseen, limits_devices
+from reactors.admission.deciding.mapping import LABEL, QuotaRef, label_of, types_of
+from reactors.admission.deciding.messages import ALLOWED
+from reactors.admission.reviewing.children import Children
+from reactors.admission.reviewing.governing import is_governed
+from reactors.admission.reviewing.reading import Stored, name_of, version_of
+from reactors.admission.state.state import AdmissionState
+from reactors.engine.journals import Journals
+from reactors.webhook.review import Answer, Review
+
+#: Group and resource.
+CLAIMS = ("resource.k8s.io", "resourceclaims")
+TEMPLATES = ("resource.k8s.io", "resourceclaimtemplates")
+#: It makes the claims of extended resources.
+SCHEDULER = "system:kube-scheduler"
+
+#: Which quota is asked, for what, by which review, and how that was found.
+Asked = tuple[QuotaRef, Request, Review, Basis]
+
+_FORGED = (
+    "a claim with a pod as its controller and an annotation resource.kubernetes.io/pod-claim-name, or "
+    "extended-resource-claim, is made and changed in these by Kubernetes alone: leave them as they are (claim-forged)"
+)
+
+
+def asked_of_claims(
+    review: Review, view: AdmissionState, children: Children, journals: Journals
+) -> Answer | Asked:
+    """The answer to a review of a claim or a template of claims, or what is asked of which quota.
+
+    Raises DemandError for one that cannot be read.
+    """
+    if (review.group, review.resource) == TEMPLATES:
+        return _answer_template(review, view, journals)
+    return _asked_of_claim(review, view, children.controllers)
+
+
+def _answer_template(review: Review, view: AdmissionState, journals: Journals) -> Answer:
+    """Whether all that names a template may be given what it asks for. Raises DemandError for one that cannot be read."""
+    item = review.object
+    if review.operation != "CREATE" or item is None or review.subresource:
+        return ALLOWED
+    name, claiming = name_of(review, item.get("metadata") or {}), view.state.claiming
+    requests = requests_of(item.get("spec") or {})
+    for uid, demand in claiming.naming(review.namespace, name, requests):
+        found = view.objects.get(uid)
+        if found is None or view.coverage.covered(found):
+            continue
+        where = view.counted(found.labels, found.namespace)
+        tree = journals.places.get((where.kind, where.quota)) if where else None
+        if tree is None or where is None:
+            continue
+        wanted, held = charged(demand, types_of(found.labels)), _charge(journals, uid, where)
+        node = journals.tree(tree).nodes.get(where.quota)
+        if node is not None and less(wanted, held) and is_unseen(node, (CLAIM_TEMPLATE,)):
+            message = f"{found.kind} {found.name!r} names this template, and was not charged for as much: delete it first, "
+            return Answer(
+                False, "template-in-use", f"{message}or take another name (template-in-use)"
+            )
+    return Answer(True, "fits")
+
+
+def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
+    """What a quota holds for an object."""
+    grants = journals.grants(uid)
+    charges = (
+        g.charge for node, g in grants if (node.kind, node.name) == (where.kind, where.quota)
+    )
+    return next(charges, {})
+
+
+def _asked_of_claim(
+    review: Review, view: AdmissionState, controllers: Controllers
+) -> Answer | Asked:
+    """The answer, or what is asked of which quota. What a claim requests never changes. So of an update only two things are
+    looked at: the owner that the claim names, and the quota that it names.
+
+    Raises DemandError for a claim that cannot be read.
+    """
+    item = review.object
+    if review.operation not in ("CREATE", "UPDATE") or item is None or review.subresource:
+        return ALLOWED
+    metadata = item.get("metadata") or {}
+    before = (review.old_object or {}).get("metadata") or {}
+    if is_generated(metadata) or is_generated(before):
+        if review.operation == "UPDATE" and _maker(metadata) == _maker(before):
+            return ALLOWED
+        if controllers.wrote(review) or review.user == SCHEDULER:
+            return Answer(True, "covered")
+        return Answer(False, "claim-forged", _FORGED) if is_governed(view, review) else ALLOWED
+    labels, former = (quota_labels(one.get("labels") or {}) for one in (metadata, before))
+    if review.operation == "UPDATE" and labels == former:
+        return ALLOWED
+    where = view.place(labels, review.namespace)
+    if where is None:
+        if review.operation == "UPDATE" and view.place(former, review.namespace) is not None:
+            return _uncharged(name_of(review, metadata))
+        return ALLOWED
+    demand = view.state.claiming.requested(requests_of(item))
+    request = Request(
+        where.quota, str(metadata.get("uid", "")), DeviceClaim.kind, review.namespace,
+        name_of(review, metadata), demand, types_of(labels),
+        review.uid, review.operation, version_of(review),
+    )  # fmt: skip
+    return where, request, review, Basis(label=label_of(labels))
+
+
+def _maker(metadata: Mapping[str, Any]) -> tuple[bool, tuple[str, str]]:
+    """Whether Kubernetes made a claim for a pod, and for which."""
+    return is_generated(metadata), controller_of(metadata)
+
+
+def answer_named(
+    view: AdmissionState,
+    children: Children,
+    journals: Journals,
+    ask: Ask,
+    before: Stored,
+    owner: Owner | None,
+    review: Review,
+) -> Answer | None:
+    """The refusal of what names a claim that no quota charges, in a quota that limits devices; None where it may pass.
+
+    The quota is that of its labels, and that of its ``owner``. What it named there ``before`` it may go on to name.
+    """
+    names = set(ask.claims)
+    if isinstance(before, Ask) and before.labels == ask.labels:
+        names.difference_update(before.claims)
+    if not names:
+        return None
+    holder = children.holder(owner.uid) if owner is not None else None
+    places = [
+        view.place(ask.labels, review.namespace),
+        holder.where if holder is not None else None,
+    ]
+    if not any(_limits_devices(where, journals) for where in places):
+        return None
+    for name in sorted(names):
+        found = view.named(DeviceClaim.kind, review.namespace, name)
+        if view.counted(found.labels if found is not None else {}, review.namespace) is None:
+            return _uncharged(name)
+    return None
+
+
+def _limits_devices(where: QuotaRef | None, journals: Journals) -> bool:
+    tree = journals.places.get((where.kind, where.quota)) if where is not None else None
+    if where is None or tree is None:
+        return False
+    node = journals.tree(tree).nodes.get(where.quota)
+    return node is not None and limits_devices(node)
+
+
+def _uncharged(name: str) -> Answer:
+    message = (
+        f"no quota is charged for ResourceClaim {name!r}, or it was not seen yet: give the claim, or its namespace, the label "
+        f"{LABEL} before a workload names it, or have the workload name a template of claims (claim-uncharged)"
+    )
+    return Answer(False, "claim-uncharged", message)

@@ -1,0 +1,92 @@
+"""Does a quota govern what a review asks about? Pure, and total: it raises for no review.
+
+It is asked where a review would be refused for another reason than a quota's room: the object cannot be read, its owner was not
+seen or is gone, the decision failed. Such a refusal is meant for the work of a quota alone.
+
+Source: ``docs/admission.md`` ("What no quota governs").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from reactors.admission.coverage.chains import DEPTH
+from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL
+from reactors.admission.reviewing.quotas import QUOTAS
+from reactors.admission.state.state import AdmissionState
+from reactors.webhook.review import Review
+
+_LABELS = frozenset({LABEL, ELASTIC_LABEL})
+
+
+def is_governed(view: AdmissionState, review: Review, *, is_late: bool = False) -> bool:
+    """Whether a quota may be charged for the reviewed object: by its namespace, a label anywhere in it, a charge that it has,
+    or an owner above it. Quotas themselves are governed.
+
+    An owner, or the object of a scale, that this process has not seen may be charged: another process may have admitted it a
+    moment ago. So it is governed where anything in its namespace is charged; of a late review always, as this process may be
+    behind in all that it knows.
+    """
+    if (review.group, review.resource) in QUOTAS or view.place({}, review.namespace) is not None:
+        return True
+    items = (review.object, review.old_object)
+    if any(map(names_quota, items)):
+        return True
+    uids = {uid for item in items for uid in _uids(item)}
+    if any(stands_in_quota(view, uid, review.namespace) for uid in uids):
+        return True
+    # The labels of the object itself were read, but for those of a scale.
+    own = set() if review.subresource == "scale" else set(map(_own, items))
+    return may_be_charged(view, uids - own, review.namespace, is_late=is_late)
+
+
+def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
+    """Whether a quota is charged for an object or an owner above it, or would be by the labels that each was last seen with.
+
+    An object that was not seen counts by its charge: what was reviewed and names a quota has one.
+    """
+    for _ in range(DEPTH):
+        if not uid:
+            return False
+        if view.coverage.grant(uid) is not None:
+            return True
+        found = view.objects.get(uid) or view.gone(uid)
+        if found is not None and view.place(found.labels, namespace) is not None:
+            return True
+        uid = view.coverage.parent_of(uid)
+    return True
+
+
+def may_be_charged(
+    view: AdmissionState, uids: Collection[str], namespace: str, *, is_late: bool
+) -> bool:
+    """Whether one of these objects was not seen, in a namespace in which anything is charged, or of a late review."""
+    if all(uid in view.objects or view.gone(uid) is not None for uid in uids):
+        return False
+    charges = view.coverage.charges
+    return is_late or charges is None or charges.charges_in(namespace)
+
+
+def names_quota(value: object) -> bool:
+    """Whether a quota's label stands anywhere in an object: of itself, or of a template."""
+    if isinstance(value, dict):
+        return not _LABELS.isdisjoint(value) or any(map(names_quota, value.values()))
+    return isinstance(value, list) and any(map(names_quota, value))
+
+
+def _own(item: dict[str, Any] | None) -> str:
+    metadata = item.get("metadata") if item is not None else None
+    uid = metadata.get("uid") if isinstance(metadata, dict) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def _uids(item: dict[str, Any] | None) -> list[str]:
+    """The uids of an object and of the owners that it names, whatever stands in its place."""
+    metadata = item.get("metadata") if item is not None else None
+    if not isinstance(metadata, dict):
+        return []
+    references = metadata.get("ownerReferences")
+    named = [metadata, *(references if isinstance(references, list) else ())]
+    found = [one.get("uid") for one in named if isinstance(one, dict)]
+    return [uid for uid in found if isinstance(uid, str)]

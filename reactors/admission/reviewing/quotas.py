@@ -1,0 +1,76 @@
+"""The answer to a review of a quota itself: whether its limits may be declared in its tree, or the quota deleted.
+
+Source: docs/quotas.md; ``docs/admission.md``.
+"""
+
+from __future__ import annotations
+
+from bus.events.admissions import QuotaDeclared
+from projections.quota_trees import TreeOverlay
+from projections.quota_trees.shape import BUSINESS, ELASTIC
+from reactors.admission.deciding.appending import Decisions
+from reactors.admission.deciding.declare import Proposal, declare, declare_elastic
+from reactors.admission.deciding.mapping import tree_of
+from reactors.admission.deciding.messages import ALLOWED, sentence
+from reactors.admission.reviewing.reading import limits_of, observed
+from reactors.admission.state.state import AdmissionState, spec_of
+from reactors.engine.journals import Journals
+from reactors.webhook.outline import Outline
+from reactors.webhook.review import Answer, Review
+
+#: The kind by group and resource.
+QUOTAS = {
+    ("bursar.io", "bizgroupresourcequotas"): BUSINESS,
+    ("scheduling.sigs.k8s.io", "elasticquotas"): ELASTIC,
+}
+
+_RULES = {BUSINESS: declare, ELASTIC: declare_elastic}
+
+
+def answer_deletion(
+    outline: Outline, kind: str, journals: Journals, view: AdmissionState
+) -> Answer:
+    """The answer to a deletion of which only the outline was read: by the quota's name and namespace, whatever its bytes.
+
+    It is not recorded, as the outline may end before ``dryRun``. A deletion of a collection has no name: it is refused where
+    one quota of its namespace may not be deleted.
+    """
+    for seen in view.quotas.values():
+        if seen.kind != kind or seen.namespace != outline.namespace:
+            continue
+        tree = journals.trees.get(journals.places.get((kind, seen.name), ""))
+        if tree is None or outline.name not in ("", seen.name):
+            continue
+        proposal = Proposal("DELETE", seen.name, seen.uid, seen.parent, None, outline.uid)
+        decision = _RULES[kind](TreeOverlay(tree), proposal, 0)
+        if decision.verdict == "refused":
+            return Answer(False, decision.reason, sentence(decision, tree))
+    return ALLOWED
+
+
+async def answer_quota(
+    review: Review, kind: str, journals: Journals, decisions: Decisions
+) -> Answer:
+    """The answer to one review of a quota of a kind."""
+    new = observed(review.object, kind)
+    old = observed(review.old_object, kind)
+    if new is not None and new.problem:
+        return Answer(False, "quota-invalid", f"{new.problem} (quota-invalid)", code=422)
+    known = new or old
+    if known is None or (kind == ELASTIC and limits_of(new) == limits_of(old)):
+        # Other labels and annotations, our own among them, limit nothing.
+        return ALLOWED
+    proposal = Proposal(
+        review.operation, known.name, known.uid, known.parent,
+        spec_of(new) if new is not None else None, review.uid, old.parent if old else "",
+    )  # fmt: skip
+    answer = _RULES[kind]
+
+    def question(draft: TreeOverlay, now_us: int) -> QuotaDeclared:
+        return answer(draft, proposal, now_us)
+
+    tree = tree_of(journals.places, known)
+    decision = await decisions.decide(tree, question, review)
+    if decision.verdict == "refused":
+        return Answer(False, decision.reason, sentence(decision, decisions.tree(tree)))
+    return Answer(True, decision.reason)

@@ -1,0 +1,1 @@
+"""The state of admission: observed objects, pending charges and the evidence for each charge."""
