@@ -16,9 +16,12 @@ PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 # The files with such tests: each process then collects 50 or 60 files instead of 516.
 SLOW = $(shell grep -rlE 'mark\.slow' tests --include='test_*.py')
 THOROUGH = $(shell grep -rlE 'hypothesis|thorough|mark\.computes' tests --include='test_*.py')
+# Folds, decides, translate and the cases: pure code, tried by path.
+CORE = tests/cases tests/bus/sources $(wildcard tests/projections/test_*.py) tests/projections/cluster \
+	$(addprefix tests/reactors/,budgets culling jobs queue reclaim)
 SERVERLESS := not nats and not postgres and not kube and not long and not slow and not benchmark
 
-.PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs sbom nats-server clean
+.PHONY: help run test lint unit core controlplane acceptance cluster recording benchmarks docs sbom nats-server clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,6 +48,9 @@ lint: $(VENV)/.installed ## Format, rules, types, import contracts
 
 unit: $(VENV)/.installed ## The tests that start no server and no process of the program: minutes
 	@$(PARALLEL) -n $(UNIT_JOBS) -m '$(SERVERLESS)'
+
+core: $(VENV)/.installed ## The tests of pure code, with few examples: a minute
+	@$(PARALLEL) -n $(UNIT_JOBS) -m '$(SERVERLESS)' --hypothesis-profile=core $(CORE)
 
 controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for the tests, once
 	@if command -v go >/dev/null || [ -n "$$KUBEBUILDER_ASSETS" ]; then $(BIN)/python -m tests.cluster.build; \

@@ -17,6 +17,10 @@ pytest_plugins = [
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
+#: Part of `make core`.
+settings.register_profile(
+    "core", max_examples=5, deadline=None, suppress_health_check=_SLOW, print_blob=True
+)
 #: A second a property; failures are remembered in .hypothesis and tried first.
 settings.register_profile(
     "default", max_examples=20, deadline=None, suppress_health_check=_SLOW, print_blob=True

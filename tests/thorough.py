@@ -5,7 +5,7 @@ A test whose size is chosen here is marked `thorough`; property tests have the m
 
 from hypothesis import settings
 
-IS_THOROUGH = settings.get_current_profile_name() != "default"
+IS_THOROUGH = settings.get_current_profile_name() not in ("core", "default")
 
 
 def tries(few, many):
