@@ -19,12 +19,13 @@ AT_SERVERS = (
 FOR_EVER = 60
 #: Files that sleep at the other end of a socket, beside a thread, or for tests with one of the marks. None is added.
 AT_SOCKETS = {
-    "tests/bus/hostile.py", "tests/bus/kube/observations.py", "tests/bus/kube/watch/fakes.py", "tests/bus/notebooks/notebooks.py",
-    "tests/bus/notebooks/test_prober.py", "tests/bus/test_notify.py", "tests/bus/test_transport_contract.py",
-    "tests/projections/engine/test_runner.py", "tests/reactors/test_batching.py", "tests/reactors/webhook/clusters.py",
-    "tests/reactors/webhook/test_application.py",
-    "tests/reactors/webhook/test_connections.py", "tests/reactors/webhook/test_exchange.py",
-    "tests/reactors/webhook/test_server.py", "tests/scenario.py", "tests/servers.py",
+    "tests/bus/hostile.py", "tests/bus/kube/observations.py", "tests/bus/kube/watch/fakes.py",
+    "tests/bus/notebooks/notebooks.py", "tests/bus/notebooks/test_prober.py", "tests/bus/test_notify.py",
+    "tests/bus/test_transport_contract.py", "tests/projections/engine/test_runner.py",
+    "tests/reactors/admission/deciding/test_batching.py", "tests/reactors/webhook/clusters.py",
+    "tests/reactors/webhook/test_application.py", "tests/reactors/webhook/test_connections.py",
+    "tests/reactors/webhook/test_exchange.py", "tests/reactors/webhook/test_server.py", "tests/scenario.py",
+    "tests/servers.py",
 }  # fmt: skip
 
 

@@ -7,8 +7,8 @@ import pytest
 from bus.events.quotas import Queue
 from bus.kube.kinds import QUEUE_ANNOTATION
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.admission.train_jobs import OF_TRAIN_JOB, Trainer, job_set, torch, train_job
 from tests.reactors.cluster import QUOTA
-from tests.reactors.train_jobs import OF_TRAIN_JOB, Trainer, job_set, torch, train_job
 from tests.simulation.loop import simulate
 
 

@@ -6,7 +6,7 @@ from bus.errors import PermissionDeniedError
 from bus.events.quotas import Serves
 from reactors.admitting import failing
 from reactors.queue import releasing
-from tests.reactors.below import OF, ask, begin, made
+from tests.reactors.admission.below import OF, ask, begin, made
 from tests.reactors.cluster import Cluster
 from tests.reactors.outages import Away, answered, body
 from tests.reactors.queue.jobs import Jobs

@@ -4,7 +4,7 @@ from bus.events.decisions import SchedulingPassed
 from reactors.engine.verify import rederive
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
-from tests.reactors import below
+from tests.reactors.admission import below
 from tests.reactors.cluster import QUOTA, Cluster
 from tests.reactors.engine.restoring import known, restored
 from tests.reactors.scheduling.scene import OURS

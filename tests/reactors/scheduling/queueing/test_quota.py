@@ -9,7 +9,7 @@ from bus.events.decisions import SchedulingPassed
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.workloads import WorkloadObserved
 from reactors.scheduling.queueing.queue import Place
-from tests.reactors import below
+from tests.reactors.admission import below
 from tests.reactors.cluster import QUOTA, demand
 from tests.reactors.scheduling.governed import KEY, LATER, Governed
 from tests.thorough import tries

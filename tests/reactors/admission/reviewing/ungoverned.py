@@ -2,7 +2,7 @@
 
 from bus.events.pods import Owner
 from bus.kube.kinds import GOVERNED
-from tests.reactors.below import CONTROLLER
+from tests.reactors.admission.below import CONTROLLER
 
 BY_NAME = {kind.kind: kind for kind in GOVERNED}
 POD_SPEC = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}

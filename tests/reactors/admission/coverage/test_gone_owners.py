@@ -6,7 +6,7 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.events.namespaces import NamespaceObserved
-from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
+from tests.reactors.admission.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated

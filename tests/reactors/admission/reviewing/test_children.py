@@ -3,7 +3,7 @@
 import pytest
 
 from reactors.admitting import following
-from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
+from tests.reactors.admission.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import Cluster
 
 pytestmark = pytest.mark.simulated

@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from bus.sources.catalogue import WORKLOADS
-from tests.reactors.below import CONTROLLER, OF, ask, made, show
-from tests.reactors.train_jobs import Trainer
+from tests.reactors.admission.below import CONTROLLER, OF, ask, made, show
+from tests.reactors.admission.train_jobs import Trainer
 
 pytestmark = pytest.mark.simulated
 

@@ -7,7 +7,7 @@ from reactors.admitting import failing, outlining
 from reactors.webhook.application import Application
 from reactors.webhook.failure import UNAVAILABLE, UNREADABLE
 from reactors.webhook.outline import Outline, outline_of
-from tests.reactors.claimed import HARD, Devices
+from tests.reactors.admission.reviewing.claimed import HARD, Devices
 from tests.reactors.cluster import QUOTA, Cluster, job
 from tests.reactors.webhook.asking import ask
 from tests.reactors.webhook.forms import FORMS

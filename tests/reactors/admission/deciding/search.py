@@ -1,10 +1,10 @@
-"""Every state of the world of :mod:`tests.reactors.admission_model` that can be reached, and what is wrong with one."""
+"""Every state of the world of :mod:`tests.reactors.admission.deciding.model` that can be reached, and what is wrong with one."""
 
 from typing import NamedTuple
 
 from bus.clock import SECOND_US
 from tests.quota_trees import CPU
-from tests.reactors.admission_model import OLD, start
+from tests.reactors.admission.deciding.model import OLD, start
 
 
 def actions(world):

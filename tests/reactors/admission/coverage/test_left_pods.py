@@ -3,9 +3,9 @@
 import pytest
 
 from bus.sources.catalogue import WORKLOADS
-from tests.reactors.below import CONTROLLER, OF, ask, made, owner, show
+from tests.reactors.admission.below import CONTROLLER, OF, ask, made, owner, show
+from tests.reactors.admission.train_jobs import Trainer
 from tests.reactors.cluster import QUOTA
-from tests.reactors.train_jobs import Trainer
 
 pytestmark = pytest.mark.simulated
 

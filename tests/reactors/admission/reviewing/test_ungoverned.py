@@ -6,9 +6,16 @@ from bus.errors import BusUnavailableError
 from bus.kube.kinds import GOVERNED
 from reactors.admitting import failing, shadowed
 from reactors.webhook.review import Answer, Review
-from tests.reactors.below import CONTROLLER, OF
+from tests.reactors.admission.below import CONTROLLER, OF
+from tests.reactors.admission.reviewing.ungoverned import (
+    BY_NAME,
+    COLLECTOR,
+    addressed,
+    of_owner,
+    sample,
+    scale,
+)
 from tests.reactors.cluster import QUOTA, Cluster, demand
-from tests.reactors.ungoverned import BY_NAME, COLLECTOR, addressed, of_owner, sample, scale
 
 pytestmark = pytest.mark.simulated
 

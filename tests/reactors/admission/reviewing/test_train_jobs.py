@@ -5,8 +5,7 @@ import pytest
 from bus.events.quotas import Queue
 from bus.kube.kinds import QUEUE_ANNOTATION
 from tests.bus.kube.runtimes import job, runtime
-from tests.reactors.cluster import QUOTA
-from tests.reactors.train_jobs import (
+from tests.reactors.admission.train_jobs import (
     NAMESPACED,
     OF_JOB_SET,
     OF_TRAIN_JOB,
@@ -16,6 +15,7 @@ from tests.reactors.train_jobs import (
     torch,
     train_job,
 )
+from tests.reactors.cluster import QUOTA
 
 pytestmark = pytest.mark.simulated
 

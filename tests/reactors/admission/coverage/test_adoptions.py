@@ -3,7 +3,7 @@
 import pytest
 
 from bus.clock import SECOND_US
-from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, show
+from tests.reactors.admission.below import CONTROLLER, OF, ask, begin, deployed, made, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated

@@ -14,16 +14,16 @@ from reactors.admitting import failing
 from reactors.queue.hold import Hold
 from reactors.webhook.application import Application
 from reactors.webhook.review import Answer, parse
-from tests.reactors.below import CONTROLLER
-from tests.reactors.cluster import QUOTA, Cluster, demand, job
-from tests.reactors.outages import response
-from tests.reactors.ungoverned import (
+from tests.reactors.admission.below import CONTROLLER
+from tests.reactors.admission.reviewing.ungoverned import (
     BY_NAME,
     addressed,
     of_owner,
     sample,
     scale,
 )
+from tests.reactors.cluster import QUOTA, Cluster, demand, job
+from tests.reactors.outages import response
 
 pytestmark = pytest.mark.simulated
 

@@ -3,8 +3,8 @@
 import pytest
 
 from bus.events.devices import DeviceAsk
-from tests.reactors.below import CONTROLLER, OF, made, owner
-from tests.reactors.claimed import (
+from tests.reactors.admission.below import CONTROLLER, OF, made, owner
+from tests.reactors.admission.reviewing.claimed import (
     CARDS,
     DEVICES,
     GPU,

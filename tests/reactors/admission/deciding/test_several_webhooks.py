@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.reactors.below import CONTROLLER, ask, begin, made, show
+from tests.reactors.admission.below import CONTROLLER, ask, begin, made, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated

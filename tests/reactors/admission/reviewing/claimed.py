@@ -14,7 +14,7 @@ from bus.events.devices import (
 )
 from bus.events.namespaces import NamespaceObserved
 from bus.events.workloads import WorkloadObserved
-from tests.reactors.below import owner
+from tests.reactors.admission.below import owner
 from tests.reactors.cluster import QUOTA, Cluster
 
 GPU = "gpu.nvidia.com"

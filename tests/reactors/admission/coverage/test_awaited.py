@@ -10,7 +10,7 @@ import pytest
 
 from bus.events.pods import PodsListed
 from projections.quota_trees.shape import LANDED_US
-from tests.reactors.below import CONTROLLER, OF, ask, begin, made, owner, show
+from tests.reactors.admission.below import CONTROLLER, OF, ask, begin, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.reactors.below import CONTROLLER, ask, show
+from tests.reactors.admission.below import CONTROLLER, ask, show
 from tests.reactors.cluster import Cluster
 
 pytestmark = pytest.mark.simulated

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
+from tests.reactors.admission.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated

@@ -9,8 +9,15 @@ import pytest
 
 from bus.clock import SECOND_US
 from reactors.admission.deciding.reconcile import Absent, declared, shows
-from tests.reactors.admission_model import Instance, Rules, start
-from tests.reactors.admission_search import actions, explore, key, leak, replayed, violation
+from tests.reactors.admission.deciding.model import Instance, Rules, start
+from tests.reactors.admission.deciding.search import (
+    actions,
+    explore,
+    key,
+    leak,
+    replayed,
+    violation,
+)
 from tests.thorough import tries
 
 #: One object that changes its mind: two requests in flight, two observations on their way.
@@ -142,7 +149,7 @@ def test_a_broken_rule_is_caught(instance, rules):
 
 def test_a_watch_that_is_later_than_the_margin_breaks_the_promise(monkeypatch):
     """A limit of the product, told in docs/limits.md: its evidence is dated by when it was received."""
-    monkeypatch.setattr("tests.reactors.admission_model.LAG", 30)
+    monkeypatch.setattr("tests.reactors.admission.deciding.model.LAG", 30)
 
     assert explore(start(Instance(objects=1, touches=True)), most=20_000).wrong
 

@@ -8,8 +8,8 @@ from bus.kube.watch.records import Record
 from bus.sources import devices, partial_claims
 from projections.engine.reading import fact_in
 from tests.bus.kube.watch.odd_bytes import ODD, written
-from tests.reactors.below import CONTROLLER, OF, made
-from tests.reactors.claimed import (
+from tests.reactors.admission.below import CONTROLLER, OF, made
+from tests.reactors.admission.reviewing.claimed import (
     CARDS,
     DEVICES,
     GPU,

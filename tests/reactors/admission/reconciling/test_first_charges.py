@@ -8,7 +8,7 @@ from bus.errors import BusUnavailableError
 from bus.memory import MemoryTransport
 from reactors.admission.reconciling import reconciler
 from reactors.admitting import following
-from tests.reactors.below import owner
+from tests.reactors.admission.below import owner
 from tests.reactors.cluster import Cluster
 
 pytestmark = pytest.mark.simulated
