@@ -146,8 +146,6 @@ class ReflectorState(msgspec.Struct):
     late: int = 0
     #: Records that showed a bound object on another node; what a list confirms is published then (A22).
     moved: int = 0
-    #: Versions that a store put back to an older state gave out again, with another content.
-    reissued: int = 0
     #: When the kind was last found not to be installed; it is not, while this is later than ``heard_us``.
     absent_us: int = 0
     #: Objects of the newest list whose records were refused: name to reason, the first hundred, and how many they are

@@ -53,7 +53,6 @@ class EventPublisher:
                 crashpoint("source.after_publish")
                 return
             except DuplicateIdError as error:
-                self._state.reissued += 1
                 part = with_distinct_ids(part, error)
             except RetryableError as error:
                 # The same ids again: what was stored without an answer is not stored twice. The error says the
