@@ -1,11 +1,11 @@
-"""Drops the beginning of a stream by age: JetStream allows no other way where deleting and purging are denied.
+"""Trims the beginning of a stream by age, the only way in JetStream where deletes and purges are denied.
 
-The server drops messages from the first one on, as long as each is older than ``max_age``, and has done so when it answers. So the
-age is set to that of the last event to drop and taken back at once. The server stops at the first younger message. The event
-up to which readers have read and segments are sealed is younger by an hour, so that a slow answer or a small step of the server's
-clock drops no more.
+The server drops messages from the first one on, as long as each is older than ``max_age``, before it answers. So the trimming sets
+``max_age`` to the age of the last event to drop, and removes it at once. The server stops at the first younger message. The
+protected event, up to which readers have read and segments are sealed, is an hour younger: a slow answer or a small step of the
+server's clock drops no more.
 
-A process that is killed in between leaves the age. Whoever writes the ledger takes it back at its start.
+A process that is killed in between leaves ``max_age`` set. The process that writes the ledger removes it at its start.
 
 Source: nats-server 2.15, `server/filestore.go` (UpdateConfig, expireMsgs); docs/history.md.
 """
@@ -22,11 +22,11 @@ from bus.errors import BusUnavailableError
 from bus.jetstream.connection import ApiError, Connection
 from bus.jetstream.guard import LEAST_AGE_SECONDS
 
-#: The youngest event that is dropped is so much older than the oldest that is protected.
+#: The last dropped event is at least this much older than the protected event.
 MARGIN_US = 3_600 * SECOND_US
 #: The server reads its clock ten times a second.
 SLACK_US = SECOND_US
-#: An age below this is no trimming of ours.
+#: A trimming never sets a shorter age.
 LEAST_AGE_US = LEAST_AGE_SECONDS * SECOND_US
 
 
@@ -63,7 +63,7 @@ class _Got(msgspec.Struct):
 
 
 class HeadTrimming:
-    """The beginning of one stream. All methods raise BusUnavailableError, and PermissionDeniedError where this user may not."""
+    """The beginning of one stream. All methods raise BusUnavailableError, and PermissionDeniedError without the right."""
 
     def __init__(self, connection: Connection, stream: str) -> None:
         self._connection = connection
@@ -91,11 +91,11 @@ class HeadTrimming:
             return 0
         if await self._stored_us(protected) < last_us + MARGIN_US:
             return 0
-        # One that was stored while the clock was ahead stops the server until it is old enough.
+        # A first event stored while the clock was ahead stops the server until it is old enough.
         return 0 if await self._stored_us(info.state.first_seq) > last_us else age_us
 
     async def drop(self, until: int, age_us: int) -> bool:
-        """Drop the events up to ``until``, which is :meth:`due` at ``age_us``; whether they are gone."""
+        """Drop the events up to ``until``, whose :meth:`due` age is ``age_us``; whether they are gone."""
         crashpoint("bus_trim.before_limit")
         try:
             await self._limited(age_us)
@@ -111,7 +111,7 @@ class HeadTrimming:
         return msgspec.json.decode(await self._ask("STREAM.UPDATE", body), type=_Info)
 
     async def _readers(self) -> list[int]:
-        """Up to which event each consumer has read. The server lists no mirrors."""
+        """The last event delivered to each consumer. The server lists no mirrors."""
         found: list[int] = []
         while True:
             body = b'{"offset":%d}' % len(found)

@@ -1,7 +1,7 @@
-"""When pods, or claims, left the complete lists: the newest list that had each, and the next one, which lacked it.
+"""Departures of pods and claims from the complete lists: the last list with the object, and the next one without it.
 
-So a question about an object that lists have lacked for long reads none of them. Departures follow from the set of lists: a late
-list changes those around it.
+So a question about a long-absent object reads no lists. Departures follow from the set of lists: a late list changes the
+departures around it.
 
 Source: docs/accounting.md (end unseen).
 """
@@ -29,7 +29,7 @@ _ASKED = 500
 
 
 def stretches(part: Part, until: str, others: Iterable[Part]) -> list[Stretch]:
-    """The nearest of ``others``, which come nearest first, for each uid from where ``part`` begins until ``until``."""
+    """The nearest of ``others`` for each uid from the start of ``part`` until ``until``. ``others``: nearest first."""
     found: list[Stretch] = []
     left = [(part.first, until)]
     for other in others:
@@ -55,7 +55,7 @@ def _earlier(one: str, other: str) -> str:
 def changes(
     before: list[Stretch], after: list[Stretch], old: Part | None, new: Part
 ) -> Iterator[tuple[str, set[Departure], set[Departure]]]:
-    """(uid, departures that are none any more, new ones) where ``new`` takes the place of ``old`` between the lists around it."""
+    """(uid, removed departures, added departures) as ``new`` replaces ``old`` between the lists around it."""
     if old is None and not after:
         # The newest list, as nearly all are.
         for part, first, until in before:
@@ -101,7 +101,7 @@ class Departures:
     def __init__(self, select: Select, table: sa.Table) -> None:
         self._select = select
         self._table = table
-        # Made once: to make it takes as long as to ask.
+        # Built once: building the query takes as long as running it.
         self._newest = (
             sa.select(table.c.seen_us)
             .where(
@@ -112,7 +112,7 @@ class Departures:
             .order_by(table.c.seen_us.desc())
             .limit(sa.bindparam("count", type_=sa.Integer()))
         )
-        #: uid → (cluster, when a list had it) → when one lacked it, and the event; None for one that is none any more.
+        #: uid → (cluster, when a list had it) → when one lacked it, and the event; None for a removed departure.
         self._changed: dict[str, dict[tuple[str, int], tuple[int, int] | None]] = defaultdict(dict)
         self._unwritten: set[str] = set()
 
@@ -137,7 +137,7 @@ class Departures:
         return max(left, default=None)
 
     def rows(self) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Uids of which all rows are written anew, and rows. The next batch begins."""
+        """Uids whose rows are all written anew, and the rows. The next batch begins."""
         unwritten, self._unwritten = self._unwritten, set()
         again = sorted(uid for uid in unwritten if None in self._changed[uid].values())
         found = {uid: dict(self._changed[uid]) for uid in sorted(unwritten)}

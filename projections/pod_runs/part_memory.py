@@ -1,4 +1,4 @@
-"""Parts of complete lists in memory, and the stored ones, read as far as they are asked for.
+"""Parts of complete lists: from memory first, then from the table, as far as a caller reads.
 
 Source: docs/accounting.md (end unseen).
 """
@@ -14,16 +14,16 @@ import sqlalchemy as sa
 from projections.pod_runs import queries
 from projections.pod_runs.lists import Listed, Part
 
-#: Before every moment: nothing is stored beyond memory.
+#: A time before every part. As the time of dropped parts: memory holds all parts.
 NEVER = -(2**62)
-#: Stored parts that are read first where memory has no answer; each further reading takes four times as many.
+#: The size of the first read of stored parts; each further read is four times as large.
 _FIRST_READ = 8
 
 Select = Callable[..., list[tuple[Any, ...]]]
 
 
 class PartMemory:
-    """The parts of each cluster that are in memory, oldest first, before the stored ones of a table."""
+    """Parts of each cluster in memory, oldest first, in front of the table of stored parts."""
 
     def __init__(self, select: Select, table: sa.Table) -> None:
         self._select = select
@@ -101,5 +101,5 @@ class PartMemory:
 
 
 def extent_of(pod: Listed) -> queries.Extent:
-    """One uid: nothing that a database keeps comes between it and the end."""
+    """The extent of one uid: no text that a database can store sorts between the uid and the end."""
     return (pod.cluster, pod.uid, pod.uid + "\x01")

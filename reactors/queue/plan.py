@@ -21,11 +21,11 @@ from reactors.queue.demand import counted
 from reactors.queue.shape import Line
 from reactors.queue.state import QueueState, request_of
 
-#: The least window: how many are released at a time and have no pod yet. What is released before it can start holds quota for
-#: nothing, and cannot be passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a
-#: second through their lives, a backlog of 600 held the quota for twice the time that it ran. Where more began to run within
-#: the last second, so many are the window: a release waits about a second for its controller. A release that is late counts
-#: for its own quota alone.
+#: The least window: the number of releases that may lack a pod at a time. A workload that is released before it can start
+#: wastes its quota, and a later workload of higher priority cannot overtake it any more. Behind a Job controller that takes
+#: 20 Jobs a second through their lives, a backlog of 600 held the quota for twice its running time. The window is larger
+#: where more workloads began to run within the last second: a release waits about a second for its controller. A late
+#: release counts for its own quota alone.
 WINDOW = 32
 
 

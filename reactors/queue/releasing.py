@@ -32,10 +32,11 @@ from reactors.engine.journals import Journals
 from reactors.queue.plan import decided, planned
 from reactors.queue.state import QueueState
 
-#: Between two looks while nothing changes, and shortest time between two: many changes are worked off together.
+#: Time between two decisions while nothing changes, and the shortest time between two: many changes are handled together.
 TICK_SECONDS = 1.0
 APART_SECONDS = 0.05
-#: Times that a decision took: the shortest rest after it. Who waits is walked over each time, and reviews wait meanwhile.
+#: The shortest rest after a decision, in multiples of its duration. Each decision walks over all waiting workloads, and
+#: reviews wait meanwhile.
 REST = 3
 #: Starts under way at once.
 CONCURRENT = 16

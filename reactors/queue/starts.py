@@ -1,4 +1,4 @@
-"""Which releases have no running pod yet, and how fast released workloads begin to run. Pure but for its state.
+"""Releases without a running pod, and the pace at which released workloads begin to run. Pure but for its state.
 
 Source: docs/queues.md.
 """
@@ -13,10 +13,11 @@ import msgspec
 from bus.clock import SECOND_US
 from projections.engine.parts import Part
 
-#: So long a release counts as starting if no pod of it is seen: its controller may be stuck. Then it is late.
+#: A release without an observed pod counts as starting for this time; then it is late, as its controller may be stuck.
 START_US = 5 * SECOND_US
+#: A late release counts for its own quota until this age.
 LATE_US = 60 * SECOND_US
-#: The pace is what began to run within this time; so many are remembered.
+#: The pace counts the workloads that began to run within this time, at most MOST_PACE.
 PACE_US = SECOND_US
 MOST_PACE = 256
 #: Phases of a pod that its kubelet has not started.
@@ -24,14 +25,14 @@ _UNSTARTED = frozenset({"", "Pending", "Unknown"})
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
-    """A release of which no pod was seen yet."""
+    """A release without an observed pod."""
 
     since_us: int
     quota: str
 
 
 class SavedStarts(msgspec.Struct):
-    """What a snapshot holds of the starts."""
+    """The starts as a snapshot holds them."""
 
     starting: dict[str, Start]
     made: set[str]
@@ -39,21 +40,21 @@ class SavedStarts(msgspec.Struct):
 
 
 class Starts(Part):
-    """By uid of released workloads. ``is_there`` tells whether one is held or runs: neither gone nor ended."""
+    """Starts by uid of the released workload. ``is_there``: whether a workload is held or runs, neither gone nor ended."""
 
     Saved = SavedStarts
     derived = frozenset({"_is_there"})
 
     def __init__(self, is_there: Callable[[str], bool]) -> None:
         self._is_there = is_there
-        #: Released, and no pod of it was seen yet; and those of which a pod was, and none ran yet.
+        #: Releases without an observed pod; then releases with a pod, before the first pod runs.
         self.starting: dict[str, Start] = {}
         self.made: set[str] = set()
-        #: When the newest of them began to run.
+        #: The times at which the newest starts began to run.
         self._ran: list[int] = []
 
     def release(self, uid: str, start: Start) -> None:
-        """Add a release, and forget those that are late by now."""
+        """Add a release, and forget releases older than LATE_US."""
         past_us = start.since_us - LATE_US
         self.starting = {
             one: known for one, known in self.starting.items() if known.since_us > past_us
@@ -62,7 +63,7 @@ class Starts(Part):
         self.made.discard(uid)
 
     def see_pod(self, uid: str, phase: str, time_us: int) -> bool:
-        """Take in a pod of a workload, in its phase. Gives whether that starts it: by its controller, or by a kubelet."""
+        """Record a pod of a workload, in its phase. Returns whether it starts the workload: by its controller, or by a kubelet."""
         is_made = self.starting.pop(uid, None) is not None
         if is_made:
             self.made.add(uid)
@@ -79,14 +80,14 @@ class Starts(Part):
         self.made.discard(uid)
 
     def count(self, now_us: int) -> int:
-        """How many were released and have not started; what takes too long is not waited for."""
+        """The number of releases without an observed pod. Releases older than START_US do not count."""
         late_us = now_us - START_US
         return sum(
             start.since_us > late_us and self._is_there(uid) for uid, start in self.starting.items()
         )
 
     def unmade(self, now_us: int) -> Counter[str]:
-        """How many of each quota were released within the last minute and have no pod, late ones included."""
+        """By quota, the number of releases of the last minute without an observed pod, late ones included."""
         past_us = now_us - LATE_US
         return Counter(
             start.quota
@@ -95,6 +96,6 @@ class Starts(Part):
         )
 
     def pace(self, now_us: int) -> int:
-        """How many began to run within the last second, of clocks that agree with this one."""
+        """The number of workloads that began to run within the last second, by clocks that agree with this one."""
         since_us = now_us - PACE_US
         return sum(since_us < ran_us <= now_us for ran_us in self._ran)

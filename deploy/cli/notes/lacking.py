@@ -1,4 +1,4 @@
-"""Parts of the ledger that an upgrade fills anew: answers name them, and the last event in their rows.
+"""Parts of the ledger that an upgrade fills anew. Answers name each part and the last event in its rows.
 
 Source: docs/operating.md, "Another version of Bursar".
 """
@@ -17,7 +17,7 @@ from projections.engine.checkpoint import lacking
 from projections.engine.store import LEDGER
 from projections.engine.tables import checkpoints
 
-#: Of the only command of a process at a time: the parts that its looks at ledgers found, each with its earliest event.
+#: Parts found in the ledgers of the current command, each with its earliest event. A process runs one command at a time.
 _found: dict[str, int] = {}
 
 
@@ -29,7 +29,7 @@ def watch_looks() -> None:
 
 
 def as_of() -> str:
-    """What a footer adds to the ledger's event; empty where all parts move together."""
+    """The addition to the ledger's event in a footer; empty where all parts move together."""
     return "".join(
         f"; {', '.join(parts)} as of {_event(event)}" for event, parts in by_event(_found).items()
     )
@@ -50,7 +50,7 @@ def of_ledger(connection: sa.Connection) -> dict[str, int]:
 
 
 def filling(parts: Mapping[str, int], told: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The parts with the last event in their rows; and how far a running process is, which ``told`` of its fill."""
+    """The parts with the last event in their rows, and the progress of the fill. ``told``: the running process's report of it."""
     if not parts:
         return None
     so_far = {name: (told or {}).get(name) for name in ("sequence", "of")}

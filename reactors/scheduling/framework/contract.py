@@ -1,10 +1,10 @@
-"""What a scheduling plugin is: a frozen struct with its policy's fields, and the hooks it has.
+"""The contract of a scheduling plugin: a frozen struct with its policy's fields, and its hooks.
 
-A hook looks at many nodes at once and gives masks and integer scores. A plugin reads the cycle and changes nothing but
-its own entry of ``cycle.data``. It has no clock and no randomness: what it says is a function of pod and columns.
+A hook evaluates many nodes at once and returns masks and integer scores. A plugin reads the cycle and changes nothing but
+its own entry of ``cycle.data``. It has no clock and no randomness: its answer is a function of pod and columns.
 
-PreBind, Bind and PostBind alone act: they run in the process that acts, when the decision stands in the history, and nothing
-that is decided depends on them but by what they leave in the cluster.
+Only PreBind, Bind and PostBind act. They run in the process that acts, once the decision is in the history. Later decisions
+depend on them only through their changes in the cluster.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -31,7 +31,7 @@ LOWEST, HIGHEST = 0, 100
 
 
 class Code(Enum):
-    """What a hook says of a pod."""
+    """The result of a hook for a pod."""
 
     SUCCESS = "success"
     ERROR = "error"
@@ -39,12 +39,12 @@ class Code(Enum):
     #: No preemption would help.
     UNRESOLVABLE = "unschedulable and unresolvable"
     WAIT = "wait"
-    #: The plugin has nothing to say of this pod.
+    #: The plugin does not apply to this pod.
     SKIP = "skip"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The answer of a hook that looks at a pod and no node. ``nodes``: the only ones that a PreFilter leaves."""
+    """The answer of a hook that evaluates a pod without nodes. ``nodes``: the only nodes that a PreFilter allows."""
 
     code: Code
     reason: str = ""
@@ -59,7 +59,7 @@ class Refused(msgspec.Struct, frozen=True):
 
     reason: str
     nodes: Bools
-    #: Where evicting pods would not help either.
+    #: Nodes where evicting pods would not help either.
     unresolvable: Bools | None = None
 
 
@@ -85,10 +85,10 @@ def scaled(scores: Ints, *, is_reversed: bool = False) -> Ints:
 
 
 class Plugin(Protocol):
-    """What every plugin has."""
+    """The fields of every plugin."""
 
     name: ClassVar[str]
-    #: What it says of a node depends on the pod's key and on that node's row alone; then it is kept until the row changes.
+    #: Its answer for a node depends only on the pod's key and that node's row, and is cached until the row changes.
     is_local: ClassVar[bool]
 
 
@@ -97,7 +97,7 @@ _EXTENDS: dict[tuple[type, type], bool] = {}
 
 
 def extends(one: Plugin, point: type[P]) -> TypeGuard[P]:
-    """Whether a plugin has an extension point. Each class is asked once: to ask a protocol takes long."""
+    """Whether a plugin has an extension point. Each class is checked once: a protocol check is slow."""
     asked = type(one), point
     if asked not in _EXTENDS:
         _EXTENDS[asked] = isinstance(one, point)
@@ -109,12 +109,12 @@ class Keys(Plugin, Protocol):
     """A local plugin that reads more than a pod's requests and constraints and the node's row."""
 
     def key(self, cycle: Cycle) -> Hashable:
-        """What it reads beside these: with equal keys it says the same."""
+        """The other values that it reads: equal keys give equal answers."""
 
 
 @runtime_checkable
 class PreEnqueue(Plugin, Protocol):
-    """Looks at a pod before it may wait for a node."""
+    """Checks a pod before it may wait for a node."""
 
     def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
         """Why it may not; "" = it may."""
@@ -130,7 +130,7 @@ class QueueSort(Plugin, Protocol):
 
 @runtime_checkable
 class Helped(Plugin, Protocol):
-    """A filter that knows what could let a pod pass that it refused; of another, anything may."""
+    """A filter that names the changes that could help a refused pod. For any other filter, every change could."""
 
     helped_by: ClassVar[frozenset[Hint]]
 
@@ -165,7 +165,7 @@ class Permit(Plugin, Protocol):
         """The pods that wait for this plugin and may be bound, too, now that the cycle's pod may."""
 
     def forbids(self, cycle: Cycle) -> Sequence[str]:
-        """The pods that wait for this plugin and must not any more, as the cycle's pod has no node."""
+        """The pods that must stop waiting for this plugin, as the cycle's pod has no node."""
 
 
 class Alike(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ class Alike(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Together(Plugin, Protocol):
-    """Has pods placed in one pass, or none of them; each set of them among some nodes, where it asks for that."""
+    """Has sets of pods placed in one pass or not at all, each set within some nodes where it asks for that."""
 
     def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
         """Names of the sets of pods with which one is placed together; () = it is placed by itself."""
@@ -211,17 +211,17 @@ class Cards(Plugin, Protocol):
     """Chooses the GPU cards of a pod on its node, when that is chosen."""
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
-        """The cards; () = it has nothing to say of this pod."""
+        """The cards; () = the plugin does not apply to this pod."""
 
 
 class Packs(Protocol):
-    """Says which card a share gets, of those that have its room."""
+    """Chooses the card of a share among the cards with room for it."""
 
     def card(self, cycle: Cycle, row: int, fitting: Sequence[int]) -> int:
-        """One of ``fitting``; -1 = it has nothing to say of this pod."""
+        """One of ``fitting``; -1 = the plugin does not apply to this pod."""
 
 
-#: In the data of a cycle: who packs in the profile, and that a plugin looks at parts of cards more closely.
+#: Keys in the data of a cycle: the plugin that packs, and a mark that a plugin checks parts of cards more closely.
 PACKER, DEVICES = "packer", "devices"
 
 
@@ -230,12 +230,12 @@ class Cpus(Plugin, Protocol):
     """Chooses the CPUs of a pod on its node, and its parts of NUMA nodes, when that is chosen."""
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
-        """What it gets; None = there is nothing to say of this pod."""
+        """The CPUs of the pod; None = the plugin does not apply to it."""
 
 
 @runtime_checkable
 class Annotates(Plugin, Protocol):
-    """Has something written on a pod in the write that gives it its node."""
+    """Adds annotations to a pod in the write that binds it."""
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """Name to text."""
@@ -243,7 +243,7 @@ class Annotates(Plugin, Protocol):
 
 @runtime_checkable
 class PreBind(Plugin, Protocol):
-    """Does what has to be done before a pod is bound. It is asked again, also by other processes, until it is done."""
+    """Prepares the binding of a pod. It is called again, also by other processes, until it is done."""
 
     async def pre_bind(self, cycle: BindCycle) -> Prepared:
         """Whether it is done, waits, or cannot be done: then the pod gives its node back and waits again."""
@@ -251,18 +251,18 @@ class PreBind(Plugin, Protocol):
 
 @runtime_checkable
 class Bind(Plugin, Protocol):
-    """Gives pods their nodes; of several the first that takes a pod on does."""
+    """Binds pods to nodes. Of several such plugins the first that accepts a pod binds it."""
 
     async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:
-        """What became of it; None = this plugin does not bind this pod, and nothing was done."""
+        """The outcomes; None = this plugin does not bind this pod, and nothing was done."""
 
 
 @runtime_checkable
 class PostBind(Plugin, Protocol):
-    """Hears that a pod was bound, of one decision perhaps more than once. It changes nothing.
+    """Is notified that a pod was bound, perhaps more than once for one decision. It changes nothing.
 
-    It hears it again where the pod was not observed on its node in time, after a restart or a pause before that, from a second
-    process that acts, and where a PostBind failed.
+    The notification is repeated where the pod was not observed on its node in time, after a restart or a pause before that,
+    from a second process that acts, and where a PostBind failed.
     """
 
     def post_bind(self, cycle: BindCycle) -> None:
@@ -271,7 +271,7 @@ class PostBind(Plugin, Protocol):
 
 @runtime_checkable
 class Learns(Plugin, Protocol):
-    """May go by the pods that arrived, which are counted from the beginning then."""
+    """May use the pods that arrived: these are then counted from the beginning."""
 
     @property
     def learns(self) -> bool:
@@ -303,10 +303,10 @@ class ReadsReservations(Plugin, Protocol):
 
 @runtime_checkable
 class PreFilter(Plugin, Protocol):
-    """Looks at the pod before any node."""
+    """Checks the pod before any node."""
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """SKIP: its filter is not asked. None = go on."""
+        """SKIP: its filter is not called. None = go on."""
 
 
 @runtime_checkable
@@ -318,10 +318,10 @@ class Filter(Plugin, Protocol):
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """What evicting pods would do for one that no node takes. ``node`` "" = nothing, for ``message``."""
+    """The result of a search for victims. ``node`` "" = preemption does not help; ``message`` says why."""
 
     node: str = ""
-    #: Who would have to go, the most important first.
+    #: The pods to evict, the most important first.
     victims: tuple[Pod, ...] = ()
     #: How many of them a disruption budget protects.
     violating: int = 0
@@ -330,44 +330,44 @@ class Preemption(msgspec.Struct, frozen=True):
 
 
 class Sparing(msgspec.Struct, frozen=True):
-    """Whom a search for victims leaves alone, beside pods that are as important."""
+    """Pods that a search for victims spares, in addition to pods that are as important."""
 
     may_go: Callable[[Pod], bool] = lambda pod: True
-    #: Whom a disruption budget protects, too: the Eviction API refuses them, and others would go in vain.
+    #: Also spare pods that a disruption budget protects: the Eviction API refuses them, and others would be evicted in vain.
     is_protected: bool = False
 
 
 @runtime_checkable
 class Spares(Plugin, Protocol):
-    """Leaves pods alone that others may take the room of."""
+    """Spares pods that preemption could evict."""
 
     def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
-        """Whom a search for the pod of this cycle leaves alone, beside ``sparing``; None = nobody goes for it now."""
+        """Pods that preemption must not evict in this cycle, ``sparing`` included. None disables preemption for the pod."""
 
 
 class Filters(Protocol):
     """All filters of a profile."""
 
     def first_refusals(self, cycle: Cycle, rows: Ints) -> Sequence[Refused]:
-        """For each of ``rows`` what the first filter that refuses it says, as masks over them; nothing of those that fit."""
+        """The first refusal of each of ``rows``, as masks over them. Nodes that fit are in no mask."""
 
     def is_local(self, cycle: Cycle) -> bool:
-        """Whether what the filters say of a node depends on that node alone."""
+        """Whether the answer of all filters for a node depends on that node alone."""
 
 
 @runtime_checkable
 class PostFilter(Plugin, Protocol):
-    """Looks for a way to make room for a pod that no node takes."""
+    """Searches for victims, for a pod that fits no node."""
 
     def post_filter(
         self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
     ) -> Preemption:
-        """Which pods would have to go, from which node. It changes nothing."""
+        """The pods to evict, and their node. It changes nothing."""
 
 
 @runtime_checkable
 class Remedy(Plugin, Protocol):
-    """A filter that can say what would let a node pass."""
+    """A filter that can name a change with which a node would pass."""
 
     def distance(self, cycle: Cycle) -> Ints | int:
         """How far each node that it refuses is from passing, in thousandths of what cannot be had more cheaply."""
@@ -378,10 +378,10 @@ class Remedy(Plugin, Protocol):
 
 @runtime_checkable
 class PreScore(Plugin, Protocol):
-    """Looks at the nodes that fit before they are scored."""
+    """Checks the nodes that fit before they are scored."""
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """SKIP: its score is not asked. None = go on."""
+        """SKIP: its score is not called. None = go on."""
 
 
 @runtime_checkable

@@ -1,12 +1,12 @@
-"""DefaultPreemption: which less important pods would have to go so that a pod fits.
+"""DefaultPreemption: finds less important pods whose eviction lets a pod fit.
 
-On each node that evictions could help, all pods of lower priority are taken away. Where the pod fits then, they are put back
-from the most important to the least, those first that a disruption budget protects; who does not fit beside it any more is a
-victim, and with it all of its gang where that would keep too few pods (:mod:`reactors.scheduling.preemption.victims`).
-Of several nodes one is taken by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims,
+On each node that evictions could help, it removes all pods of lower priority. Where the pod then fits, it puts them back: first
+the pods that a disruption budget protects, each time from the most important to the least. A pod that no longer fits is a victim.
+Its whole gang is a victim where too few of its pods would be left (:mod:`reactors.scheduling.preemption.victims`).
+Of several nodes it takes one by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims,
 latest start of the most important victims, and at last a seed.
 
-Everything is tried on the columns and put back. Where filters look at one node alone, many nodes are tried at once.
+All trials change the columns and are undone. Where filters look at one node alone, many nodes are tried at once.
 
 Source: Kubernetes, "Pod Priority and Preemption"; kube-scheduler's DefaultPreemption.
 """
@@ -32,7 +32,7 @@ NO_HELP = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemption(msgspec.Struct, frozen=True):
-    """Looks at so many nodes that at least ``least`` of them, and ``least_percent`` of all, would do."""
+    """Tries nodes until at least ``least`` of them, and ``least_percent`` of the nodes to try, are candidates."""
 
     name: ClassVar[str] = "DefaultPreemption"
     is_local: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class DefaultPreemption(msgspec.Struct, frozen=True):
     def post_filter(
         self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
     ) -> Preemption:
-        """The node and the victims; nobody where it would not help."""
+        """The node and the victims; a message alone where preemption would not help."""
         pod, columns = cycle.pod, cycle.columns
         if pod.constraints is not None and pod.constraints.never_preempts:
             return Preemption(message=f"preemption: {NEVER}")
@@ -101,7 +101,7 @@ class _Counts:
 
 
 class _Trial:
-    """Takes pods off some nodes, and puts back those that may stay."""
+    """Removes pods from some nodes, and puts back the pods that may stay."""
 
     def __init__(
         self, cycle: Cycle, filters: Filters, sparing: Sparing, rows: Ints, reasons: _Counts
@@ -111,7 +111,7 @@ class _Trial:
         self._rows, self._reasons = rows, reasons
         self._budgets = known(cycle.columns.disruption_budgets())
         self._victims = Victims(cycle.columns, cycle.pod, sparing.may_go)
-        # Who goes already, where room is made for several pods: they take from the budgets, too.
+        # Victims chosen already, where room is made for several pods: these use up the budgets, too.
         going = [cycle.columns.counted(uid) for uid in sorted(cycle.columns.lifted)]
         self._going = [one.pod for one in going if one is not None]
         self._lifted: set[str] = set()

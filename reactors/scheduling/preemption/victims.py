@@ -1,8 +1,8 @@
-"""Who may go for a more important pod, and who goes with whom: a gang that would keep too few pods goes as a whole. Pure.
+"""Victims of preemption: pods to evict for a more important pod, and whole gangs that would keep too few pods. Pure.
 
-Pods that a gang has beyond what it needs may go one by one. Where one more went, all of the gang go and all of the gangs that start
-with it, or none of them: what is left of it would do nothing, and hold its room. So a gang with one pod that may not go loses only
-what it can spare. A native PodGroup that says ``disruptionMode: PodGroup`` (``all`` in 1.37) has nothing to spare.
+The spare pods of a gang, beyond its minimum, may be evicted one by one. Beyond these, either all pods of the gang and of the gangs
+that start with it are evicted, or none: the rest would do nothing and hold its room. So a gang with one pod that may not be
+evicted loses only its spare pods. A native PodGroup with ``disruptionMode: PodGroup`` (``all`` in 1.37) has no spare pods.
 
 Source: Kubernetes, "Workload-Aware Preemption" and "Pod Group Disruption and Priority"; docs/scheduling.md.
 """
@@ -27,7 +27,7 @@ def importance(pod: Pod) -> tuple[int, int, str]:
 
 
 def cost(victims: Sequence[Pod], violating: int = 0) -> tuple[int, int, int, int, int]:
-    """Sorts ways to make room, the cheapest first. ``victims``: the most important first, of whom budgets protect ``violating``."""
+    """Sorts ways to make room, the cheapest first. ``victims``: the most important first; budgets protect ``violating`` of them."""
     highest = victims[0].priority
     return (
         violating,
@@ -44,7 +44,7 @@ def protected(pods: Iterable[Pod], budgets: Sequence[Budget]) -> list[Pod]:
 
 
 class Victims:
-    """Who may go for ``pod``, beside those that are lifted already. ``may_go``: whom nobody spares."""
+    """Possible victims for ``pod``, in addition to the pods lifted already. ``may_go``: false for pods that a plugin spares."""
 
     def __init__(self, columns: Columns, pod: Pod, may_go: Callable[[Pod], bool]) -> None:
         self._columns, self._pod, self._may_go = columns, pod, may_go
@@ -55,7 +55,7 @@ class Victims:
         self._whole: dict[str, bool] = {}
 
     def on(self, row: int) -> list[Pod]:
-        """The pods of a node that may go, the most important first."""
+        """The pods of a node that may be evicted, the most important first."""
         lower = [one.pod for one in self._columns.placed_on(row) if self._is_lower(one.pod)]
         found, spare = list[Pod](), dict[str, int]()
         for pod in sorted(lower, key=self.importance, reverse=True):
@@ -69,7 +69,7 @@ class Victims:
         return found[::-1]
 
     def beside(self, victims: Collection[Pod]) -> list[Pod]:
-        """Who has to go with them, as their gangs would keep too few pods."""
+        """Further victims: the other pods of gangs that would keep too few pods, and of the gangs that start with these."""
         gone = self._gone | {one.uid for one in victims}
         found: dict[str, Pod] = {}
         for pod in victims:
@@ -79,13 +79,13 @@ class Victims:
         return [found[uid] for uid in sorted(found.keys() - gone)]
 
     def importance(self, pod: Pod) -> tuple[int, int, int, str]:
-        """Sorts pods from the most important to the least; of equal priority those first that hold a large gang together."""
+        """Sorts pods from the most important to the least; at equal priority, pods of large gangs without spare pods come first."""
         gang = self._gang(pod.uid)
         size = 0 if gang is None or self._spare(gang, ()) > 0 else len(gang.bound)
         return -pod.priority, -size, pod.started_us, pod.uid
 
     def core(self, uid: str) -> list[str]:
-        """The pods of its gang, and of the gangs that start with it, that none of them does without; [] = it is in none."""
+        """The pods that its gang, and each gang that starts with it, needs: the most important ones. [] = it is in no gang."""
         gang, found = self._gang(uid), list[str]()
         for one in self._group(gang) if gang is not None else ():
             ranked = sorted(self._pods(one), key=importance)
@@ -93,7 +93,7 @@ class Victims:
         return found
 
     def keeps(self, uid: str, gone: Collection[str]) -> bool:
-        """Whether its gang, and those that start with it, have enough pods without those that are gone."""
+        """Whether the pod's gang, and each gang that starts with it, keeps enough pods without ``gone``."""
         gang = self._gang(uid)
         return gang is None or all(self._spare(one, gone) >= 0 for one in self._group(gang))
 
@@ -111,7 +111,7 @@ class Victims:
         return gang if gang is not None and uid in gang.bound and self._least(gang) else None
 
     def _least(self, gang: Gang) -> int:
-        """How many pods a gang needs; 0 where nobody knows."""
+        """The number of pods that a gang needs; 0 = unknown, or its pods start by themselves."""
         needs = self._gangs.needs(gang.key) if self._gangs is not None else None
         if needs is None or needs.least is None:
             return 0
@@ -127,7 +127,7 @@ class Victims:
         return [one for one in found if one is not None]
 
     def _goes_whole(self, gang: Gang) -> bool:
-        """Whether all pods of a gang, and of those that start with it, may go."""
+        """Whether all pods of a gang, and of the gangs that start with it, may be evicted."""
         known = self._whole.get(gang.key)
         if known is None:
             group = self._group(gang)
