@@ -1,4 +1,4 @@
-"""Parts of complete lists: from memory first, then from the table, as far as a caller reads.
+"""Parts of complete lists, from memory and from the table, which is read only as far as a caller needs.
 
 Source: docs/accounting.md (end unseen).
 """
