@@ -1,4 +1,4 @@
-"""Which quota does an object belong to, and of which types is what it asks for, by the labels around it? Pure.
+"""Attribution of an object by the labels around it: its quota, and the types of its demand. Pure.
 
 Each label is looked for by itself: on the top workload of the pod's owner chain, else on the pod, else on its
 namespace (a mapping for all that is in it). ``biz.group.resource.quota``, wherever it stands, goes before

@@ -1,4 +1,4 @@
-"""Which node did the scheduler choose for which pod, and what did the binder report of it?
+"""Placements by the scheduler: the node chosen for each pod, and the binder's report.
 
 One row for each placement, by the pod's uid and the id of its pass. Whether the pod got the node is no part of the row: the
 pod itself says so (:mod:`projections.pod_runs`), and ``v1_bind_decisions`` joins both. A decision that binds keeps neither the

@@ -1,4 +1,4 @@
-"""What did reactors decide about which object, and what became of it?
+"""The decisions of reactors, each with its object and its outcome.
 
 One row for each decision, by its id. Decision and outcome may come in any order; of two that claim one id the text
 decides, so that arrival never does.

@@ -1,4 +1,4 @@
-"""Which GPU does a node carry, what does it offer, and since when?
+"""Nodes over time: the GPU model of each, and the resources that it offers.
 
 Source: docs/accounting.md (GPU model: first seen holds for all time before, a later change cuts).
 """

@@ -1,4 +1,4 @@
-"""Which quotas are there, below which, and what do they allow?
+"""The quotas, each with its parent and its limits.
 
 One row for each quota by uid, as its newest observation says; what it said before lies in the history. A namesake that
 is created again is another row, so parents, which are named, are looked for among those that are not vanished.

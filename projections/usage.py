@@ -1,4 +1,4 @@
-"""How much was used, by whom, in which hour and on which day (UTC)?
+"""Usage by hour and by day (UTC), for each team, user, namespace, workload and GPU model.
 
 Sums of the held segments that have ended, cut at hour and day boundaries: exact integers, one row for each team × user ×
 namespace × workload × GPU model and period. When a late fact changes a pod's segments, its old share is taken

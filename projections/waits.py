@@ -1,4 +1,4 @@
-"""Who waited in which queue, from when until when?
+"""The waits of workloads: the queue, the start and the end of each.
 
 One row for each workload that was held, by uid. It waits from its creation until it is released; what is released, stopped
 and held again has more than one release. What is read here is a set: held observations, releases and returns, whatever

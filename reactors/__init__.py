@@ -1,1 +1,1 @@
-"""What shall be done: decisions over what is known, each an event with its reason. ``catalogue`` lists who decides."""
+"""Reactors: decisions from the known state, each an event with its reason. ``catalogue`` lists the reactors."""

@@ -1,4 +1,4 @@
-"""Evidence of activity, by kind of server: what to ask, and what the answer means.
+"""Evidence of activity, by kind of server: the request to send, and the meaning of the answer.
 
 One file per kind, each with a :class:`~bus.notebooks.contract.Kind` at its end that stands in ``PROBES`` of the
 catalogue; a new kind is one file and one line. Readers are pure and total: whatever a tenant's server answers becomes

@@ -1,4 +1,4 @@
-"""Container images in facts: which a waiting pod names, and which a node has. Pure.
+"""Container images in facts: images that a waiting pod names, and images on a node. Pure.
 
 Only whether two names are equal decides anything, so a fact has 48 bits of a digest in the place of each name: a node of 50
 images has 2 KiB of them, and no name of an image leaves the cluster.

@@ -1,4 +1,4 @@
-"""What a pod may use at most of what is not counted in whole pieces. Pure.
+"""The limits of a pod on resources that are not counted in whole pieces. Pure.
 
 Of extended resources and huge pages the API server takes no limit that is not the request; of cpu, memory and
 ephemeral storage it does, and quotas may bound either.

@@ -1,4 +1,4 @@
-"""What reactors decided in shadow beside what came of it: who agreed, by reason, with hours. Reads the ledger, changes nothing.
+"""Compares shadow decisions with what happened: agreement by reason, with hours. Reads the ledger, changes nothing.
 
 Of each decision one result:
 

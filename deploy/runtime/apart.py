@@ -1,4 +1,4 @@
-"""The parts of ``bursar up``, each a process of its own: who watches the cluster, who writes the ledger, who decides and acts.
+"""The parts of ``bursar up``, each a process: watching the cluster, writing the ledger, deciding and acting.
 
 They share a bus and a ledger, and nothing else. Any number may watch: two lose nothing and double nothing. One process writes the
 ledger and one acts: further ones of each are in reserve, and take over when it ends (:mod:`deploy.runtime.locking`). Whoever

@@ -1,4 +1,4 @@
-"""The composition root: which adapter is opened with which setting, in which order, and how all of it ends.
+"""The composition root: opens each adapter with its settings, in order, and closes all of them.
 
 Everything is an (async) context manager, so that what was opened is closed in reverse, whatever ends it. A ledger has one
 writer. Whoever finds it taken (``bursar import`` beside ``bursar up``) publishes to the same bus and waits for the

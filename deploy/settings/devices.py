@@ -1,4 +1,4 @@
-"""What may be set of devices."""
+"""Settings of devices."""
 
 from __future__ import annotations
 

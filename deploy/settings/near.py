@@ -1,4 +1,4 @@
-"""What to say of a name under which there is nothing: which names are near."""
+"""The error for an unknown name, with the existing names that are near it."""
 
 from __future__ import annotations
 

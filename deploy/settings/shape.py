@@ -1,4 +1,4 @@
-"""What may be set.
+"""The settings of Bursar.
 
 Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<FIELD>``, one YAML file (``--config`` or
 ``BURSAR_CONFIG``), the defaults below. Short forms: ``BURSAR_DATA``, ``BURSAR_LEDGER``, ``BURSAR_BUS`` and

@@ -1,4 +1,4 @@
-"""Which budgets are there now, and which of their periods holds the ledger's moment?
+"""The current budgets, each with the period that holds the ledger's moment.
 
 One row for each quota and key of its cash: the budget, and the period that holds its cluster's moment, the newest
 observation (:mod:`projections.evidence`). Periods are those of a time zone, which SQL cannot reckon alike on both

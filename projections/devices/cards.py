@@ -1,4 +1,4 @@
-"""Who has which part of which card, second by second: a pod that holds it, or a claim whose devices no pod holds.
+"""Holders of each part of each card, second by second: pods, or a claim whose devices no pod holds.
 
 A pure function of claims with their pods. Of one card what is held comes first, then what is reserved by the allocations'
 order, then what may have been held by pods whose end nobody saw; together never more than the card.

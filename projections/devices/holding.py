@@ -1,4 +1,4 @@
-"""Who holds which part of which card, second by second: pods, or nobody, while a claim is reserved.
+"""Holders of each part of each card, second by second: pods, or no pod while a claim is reserved.
 
 A pure function of the pods around some claims, these claims and the slices of their devices.
 

@@ -1,4 +1,4 @@
-"""Which claims a pod may have, which pods may have a claim, and which claims were given a device: stored and of this batch.
+"""Indexes of claims, stored and of this batch: possible claims of a pod, possible pods of a claim, claims by device.
 
 Source: docs/devices.md.
 """

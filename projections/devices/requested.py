@@ -1,4 +1,4 @@
-"""What a pod holds of cards by what it requests: what its node's device plugin, or a system of shared cards, gave it.
+"""Cards that a pod holds by its requests, given by its node's device plugin or by a system of shared cards.
 
 Source: docs/devices.md.
 """

@@ -1,4 +1,4 @@
-"""The tables of claims: which pods name a claim, which devices it was given, and who has which part of a card.
+"""The tables of claims: pods that name a claim, devices of a claim, and holders of each part of a card.
 
 Source: docs/devices.md.
 """

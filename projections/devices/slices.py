@@ -1,4 +1,4 @@
-"""What does each ResourceSlice offer of which cards?
+"""The offer of each ResourceSlice, card by card.
 
 Source: docs/devices.md.
 """

@@ -1,4 +1,4 @@
-"""Which devices are there, of which cards are they parts, and which counters do they share?
+"""Devices as observed: the cards that they are parts of, and the counters that they share.
 
 One row for each device and one for each set of counters, with every observation: what a claim was given keeps the size that
 it had.

@@ -1,4 +1,4 @@
-"""What the complete lists of pods say: who was still there, and who was missing.
+"""The evidence of complete lists of pods: present pods and missing pods.
 
 A list is kept as one small row per part (:data:`projections.pod_runs.pod_lists`); its uids stay in the archive. The
 newest parts are also held in memory, since almost every question is about them.

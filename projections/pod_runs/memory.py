@@ -1,4 +1,4 @@
-"""The pods in memory: what is not ended, what a batch touches, the most recent of what ended; and who is where."""
+"""The pods in memory: live pods, pods of the current batch, and the pods that ended last, with indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of cards to write anew: what pods hold and what claims reserve of each card, once for each batch.
+"""Rows of cards to rewrite, once for each batch: the parts that pods hold and claims reserve.
 
 A claim's rows follow from the claim, its pods, and the claims that have the same cards at the same time.
 

@@ -1,4 +1,4 @@
-"""What is asked of the stored rows of pods: by uid, by what may touch them, and what lists said.
+"""Queries on stored pods, by uid and by the changes that may touch them, and on the parts of complete lists.
 
 Every function takes a reader's ``select`` (or returns a query for it): nothing here holds a connection.
 """

@@ -1,4 +1,4 @@
-"""Below which quota does each stand, and which namespaces does it serve, over time?
+"""Rules of quotas over time: the parent of each quota, and the namespaces that it serves.
 
 For the attribution of pods: business quotas by name, as workloads name them, and for what names none the ElasticQuota of each
 namespace (:mod:`projections.elastic_serving`). A rule of a business quota holds from the second at which it was observed first;

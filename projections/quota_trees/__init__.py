@@ -1,4 +1,4 @@
-"""Who holds how much of which quota, as the journals of the quota trees say."""
+"""Quota trees: the charges of each quota by object, from the journals of the trees."""
 
 from projections.quota_trees.keys import charged, prefixes
 from projections.quota_trees.shape import Grant, Node

@@ -1,4 +1,4 @@
-"""What was each object answered that asked for something, and by which numbers?
+"""Admission decisions: the answer to each object's request, with its numbers.
 
 One row for each decision, by the id of its event: an event that is published twice is one decision. Of two events that claim
 one id the earlier counts, whichever arrived first.

@@ -1,4 +1,4 @@
-"""What does each quota hold for which object?
+"""The charges of each quota, by object.
 
 One row for each object (uid) of a quota of a tree. The journal numbers its entries, so the newest word is the one with the
 largest number, in whatever order entries come. A row stays when everything was given back, with no charge: an entry that

@@ -1,4 +1,4 @@
-"""What the archive holds of the journals, and of what their decisions were read from."""
+"""Queries on the archive: the journals, and the events that their decisions were read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a quota tree: its nodes and what they hold for whom.
+"""Values of a quota tree: its nodes, and their charges by object.
 
 Source: docs/quotas.md; docs/architecture.md.
 """

@@ -1,4 +1,4 @@
-"""What people may ask with SQL: views whose names and meanings stay, described column by column.
+"""Public SQL views: their names and meanings stay, described column by column.
 
 Tables may change and are filled again by replay; a ``v1_`` view only ever gains columns, at its end. One text here serves
 both databases: where SQLite and PostgreSQL differ (stamps, hexadecimal, bytes as text) a small function

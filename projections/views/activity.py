@@ -1,4 +1,4 @@
-"""What is known of the activity of notebooks."""
+"""Views of the activity of notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was answered what, what quotas hold for whom, and how much of each key is used: the journals of the trees as rows.
+"""Views of the journals of quota trees: answers to requests, charges by object, and the use of each key.
 
 ``used`` is here what :class:`projections.quota_trees.tree.Tree` works out in order; a test holds the two against each other.
 """

@@ -1,4 +1,4 @@
-"""What notebooks held while nobody used them, and what stopping them saved."""
+"""Views of notebooks: resources held while unused, and the savings of stopping them."""
 
 from __future__ import annotations
 

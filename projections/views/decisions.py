@@ -1,4 +1,4 @@
-"""What reactors and the scheduler decided, and what became of it."""
+"""Views of the decisions of reactors and of the scheduler, with their outcomes."""
 
 from __future__ import annotations
 

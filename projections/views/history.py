@@ -1,4 +1,4 @@
-"""As of which event is all this said, and what was said: the checkpoint, the events, what is parked."""
+"""Views of the history: the checkpoint, the events, and the parked events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training jobs held: by attempt, which is one pod in one slot of a job, and by job; and what restarts cost.
+"""Views of training jobs: holdings by job and by attempt (one pod in one slot), and the cost of restarts.
 
 Every pod with the labels of a training job that such a job controls is an attempt, whoever made it. Of a JobSet, which a TrainJob
 makes under its own name, it is every pod of its Jobs. Attempts at one slot are numbered by their creation. What an attempt

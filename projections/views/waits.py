@@ -1,4 +1,4 @@
-"""Who waits, and who waited how long for what."""
+"""Views of waiting workloads, and of past waits with durations and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The culling reactor: on every tick, who is warned, whose warning is taken back, who is stopped, who is given back.
+"""The culling reactor: at every tick, decides warnings, withdrawals of warnings, stops and restores.
 
 The verdict is :func:`reactors.culling.fusion.evaluate`'s, or that of Kubeflow's culler where the policy wants its rules
 (:mod:`reactors.culling.kubeflow`): those stop without a warning. Here stands what it is asked about and what follows:

@@ -1,4 +1,4 @@
-"""What a process hands to the effects of a reactor, and what it gets back: who acts, and what runs beside the machine."""
+"""The contract between a process and a reactor's effects: adapters in, effectors and background tasks out."""
 
 from __future__ import annotations
 

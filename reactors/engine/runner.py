@@ -1,4 +1,4 @@
-"""ADAPTER: follows the history, publishes what reactors decide, has it done, and says what became of it.
+"""ADAPTER: follows the history, publishes the decisions of reactors, runs their effects, and reports the outcomes.
 
 - Decisions of one trigger are one atomic batch, on the condition that no other decision was appended since the newest that is
   known here. A process that was paused, or a second one, so appends nothing; it reads on and decides at the next tick.

@@ -1,4 +1,4 @@
-"""What evictions know of a cluster: whose quota its pods belong to, the trees, budgets whose grace is over.
+"""The state of evictions of a cluster: quotas of pods, quota trees, and budgets past their grace period.
 
 Pods and workloads are those of the state of the cluster, namespaces and quotas those of admission's view. A pod belongs to
 the quota of the top of its chain of controllers. What a quota uses is counted by the pods that are bound and not about to

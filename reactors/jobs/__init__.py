@@ -1,4 +1,4 @@
-"""Training jobs: which pods a job needs, when a pod is replaced, and what its status says.
+"""Training jobs: the pods of a job, their replacement, and the job's status.
 
 ``passes`` is one pass over a job, a pure function; ``state`` is what is known, ``decide`` the decisions that follow.
 """

@@ -1,4 +1,4 @@
-"""Whose an object is: a job takes what carries its labels and nobody controls, and lets go what lost them. Pure.
+"""Ownership: a job adopts uncontrolled objects with its labels, and releases its objects that lost them. Pure.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/control/controller_ref_manager.go``; docs/jobs.md.
 """

@@ -1,4 +1,4 @@
-"""The pods and services of one replica type: which are missing, which are too many, and which are to be replaced. Pure.
+"""The pods and services of one replica type: missing ones, surplus ones, and pods to replace. Pure.
 
 A slot is a type and an index. What the training operator does otherwise than Bursar's own rules, and is repeated under its
 rules only: a slot is made beyond the number of replicas where an index below a higher one is free, and for none at all;

@@ -1,1 +1,1 @@
-"""What another policy would have decided on recorded history, and what that would have saved or cost."""
+"""The lab: decisions of another policy on recorded history, with their savings and costs."""

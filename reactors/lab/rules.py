@@ -1,4 +1,4 @@
-"""By which rules the lab fills in what the history cannot know: what people would have done under a policy that was not in force.
+"""Rules for gaps in the history: the assumed actions of people under a policy that was not in force.
 
 Two things are not on record. A notebook that was stopped and would not have been: nobody saw whether it would have been used.
 And one that would have been stopped and was not: nobody saw whether its owner would have started it again, and when.

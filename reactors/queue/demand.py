@@ -1,4 +1,4 @@
-"""What nobody could be given yet counts when an elastic tree divides its capacity: refused asks, and what waits in queues.
+"""Unmet demand: refused requests and queued workloads count when an elastic tree divides its capacity.
 
 Told at every tick, and before each look at the queues, so that those who borrowed are held to what is left for them.
 What all want together may be more than there is, so they come one after the other, who asked first comes first, and one

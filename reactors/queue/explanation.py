@@ -1,4 +1,4 @@
-"""What befell workloads that waited: held on which numbers, moved by whom, let go by what. Pure.
+"""The steps of a wait: the numbers that held a workload, the person that moved it, the cause of its release. Pure.
 
 Whether there is room for one is no event; it follows from the history, as its release does. So it is asked again after each
 entry of its quota's journal, by the rules that release it, and the entry after which the answer turned is the cause.

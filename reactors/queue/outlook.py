@@ -1,4 +1,4 @@
-"""What somebody who waits wants to know: which place, what for in numbers, and when at the latest. Pure.
+"""The outlook of a waiting workload: its place, the amounts that it waits for, and its latest start. Pure.
 
 The estimate takes every deadline of what runs for its end, and everybody ahead for one who comes first: it is late rather than
 early, and there is none where what runs has no deadlines.

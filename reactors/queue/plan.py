@@ -1,4 +1,4 @@
-"""What the queues of a cluster come to at one place of its history: who waits where, who may be started, what is decided. Pure.
+"""The plan of a cluster's queues at one point of its history: waiting workloads, ready workloads, decisions. Pure.
 
 The process that works the queues off and the check of its releases ask the same functions.
 

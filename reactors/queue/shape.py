@@ -1,4 +1,4 @@
-"""Who waits, who runs, and in which order they come. Pure.
+"""Values of a queue: waiting workloads, running workloads, and their order. Pure.
 
 Source: docs/queues.md.
 """

@@ -1,1 +1,1 @@
-"""The journals' decisions derived again from the history: what was reviewed, and what queues released."""
+"""Derives the journals' decisions again from the history: reviews, and releases by queues."""

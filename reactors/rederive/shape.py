@@ -1,4 +1,4 @@
-"""What deriving journals again finds."""
+"""The findings of deriving journals again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be set of the scheduler: whose pods it places, by which plugins. Source: docs/scheduling.md."""
+"""Settings of the scheduler: the pods that it places, and its plugins. Source: docs/scheduling.md."""
 
 from __future__ import annotations
 

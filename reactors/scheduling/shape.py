@@ -1,4 +1,4 @@
-"""What the scheduler knows of a pod beside the cluster: who waits, who has or gets a node, and by which pass. Plain values.
+"""Plain values of the scheduler's own state: waiting, placed and nominated pods, evictions, and passes.
 
 The state is folded of them (:mod:`reactors.scheduling.state`), the columns count them, and a snapshot holds them.
 """

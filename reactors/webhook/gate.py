@@ -1,4 +1,4 @@
-"""Who is connected, who may connect, and who has to go when there is no room.
+"""Connection limits of the webhook: accepts, refuses and closes connections.
 
 A neighbor on the network can open connections faster than anybody closes them. So their number is bounded, in all and for
 each address, far below the number of files that the process may open. Where a bound is met, the newcomer does not go: the

@@ -1,4 +1,4 @@
-"""Reads which training runtime a TrainJob names, and what it says in the runtime's place.
+"""Reads the training runtime that a TrainJob names, and the values that it sets in the runtime's place.
 
 Source: Kubeflow Trainer v2.2, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``; docs/jobs.md.
 """

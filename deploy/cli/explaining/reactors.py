@@ -1,4 +1,4 @@
-"""What reactors decided about an object, and what became of it: steps of ``bursar why``."""
+"""Steps of ``bursar why``: the decisions of reactors about an object, with their outcomes."""
 
 from __future__ import annotations
 

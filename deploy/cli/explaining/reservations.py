@@ -1,4 +1,4 @@
-"""What a reservation keeps and who uses it: steps of ``bursar why``."""
+"""Steps of ``bursar why`` for a reservation: the resources that it keeps, and the pods that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bursar why``: what was decided about a workload or a quota, on which numbers, and what came of it."""
+"""``bursar why``: the decisions about a workload or a quota, with their numbers and outcomes."""
 
 from __future__ import annotations
 

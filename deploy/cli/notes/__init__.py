@@ -1,1 +1,1 @@
-"""What stands below a table: how far the ledger is, and what is not in it."""
+"""Notes below a table: how far the ledger has read, and the data missing from it."""

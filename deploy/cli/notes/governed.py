@@ -1,4 +1,4 @@
-"""Quotas in `bursar status`: how many there are, and what stands in them that nobody admitted.
+"""Quotas in `bursar status`: their number, and the charges in them that were not admitted.
 
 Source: docs/admission.md, When a part is away: what passed while Bursar was away is shown, never silent.
 """

@@ -1,4 +1,4 @@
-"""What of the cluster is in no row of the ledger: objects whose records were refused, and GPUs of claims that nobody can read."""
+"""Parts of the cluster without a row in the ledger: objects with refused records, and unreadable GPUs of claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts in columns: how wide each column is, what is shortened, what is broken, and what has no room. Pure."""
+"""Texts in columns: widths, shortened texts, broken lines, and columns without room. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elastic quotas: a tree in which what one does not use others may borrow.
+"""Elastic quotas: a tree in which quotas may borrow the unused share of others.
 
 Everything here only calculates, in exact integers, with Koordinator's results: what each quota may
 use now (`runtime`, `scaling`, kept up to date by `incremental`; `tree` has its figures), whether a pod fits

@@ -1,4 +1,4 @@
-"""What hangs below what: which objects an owner answers for, and what lives below it. Pure but for its state.
+"""Coverage by owners: the objects that an owner answers for, and the live pods below it. Pure but for its state.
 
 An object is covered by its controller if that was seen with this uid, kind and namespace, unless the object was admitted
 in its own right. While the controller was not seen, an object waits :data:`RESOLVE_US` for it, as kinds are listed one

@@ -1,4 +1,4 @@
-"""Which quota does an object belong to? Pure.
+"""Maps an object to its quota. Pure.
 
 By the workload's own label; where it has none, by the label of its namespace; where that has none, by the
 ElasticQuota that serves the namespace. Which business quotas a namespace may use, and to which one it is charged, is

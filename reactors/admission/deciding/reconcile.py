@@ -1,4 +1,4 @@
-"""What was seen, against what is charged: adopts what nobody asked for, gives back what is gone. Pure.
+"""Reconciles charges with observed objects: charges unadmitted workloads, releases charges of deleted ones. Pure.
 
 The rule of release: a charge falls only on evidence, and only when no request that raised it can
 still be on its way into the cluster. Evidence is a delete, or the object seen with less, or its

@@ -1,4 +1,4 @@
-"""ADAPTER: takes back what a decision charges whose asker never heard of it.
+"""ADAPTER: releases the charge of a decision whose requester never received it.
 
 While the bus is paused a decision may be sent, get no answer in time, and be stored later. Its asker was told
 ``bursar-unavailable``: the request was refused, so no object follows. The process that refused it knows that. When it reads

@@ -1,4 +1,4 @@
-"""Reviews of what hangs below an owner: who answers for it, and what the owner has to be charged with. Pure but for its state.
+"""Reviews of objects below an owner: the responsible owner, and the charge that it needs. Pure but for its state.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """

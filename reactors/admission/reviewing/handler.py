@@ -1,4 +1,4 @@
-"""A review in, an answer out: which decision is asked for, which batcher makes it, and what the asker is told.
+"""Handles a review: chooses the decision to make, the batcher that makes it, and the answer.
 
 Order: what hangs below a governed owner passes if that owner is charged for all that lives there; what names no quota
 passes; a dry run is decided and not recorded; everything else is decided by its tree's batcher and

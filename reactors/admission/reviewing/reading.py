@@ -1,4 +1,4 @@
-"""What a review says beside the demand: which version it changes, and in which way. Pure."""
+"""Facts of a review besides its demand: the version that it changes, and the kind of the change. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload has to state before it is admitted: limits of what its quota limits. Pure.
+"""Requirements before admission: limits that a workload has to state because its quota limits the resource. Pure.
 
 A quota of ``limits.cpu`` bounds nothing where containers state no limit: they may use the whole node. So they are refused,
 as by Kubernetes' ResourceQuota, or charged by their requests where the quota says so. What is there without limits

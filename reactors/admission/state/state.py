@@ -1,4 +1,4 @@
-"""What admission knows beside the state of the cluster: which objects are charged themselves, and what is in the quotas.
+"""The state of admission beside the cluster's: the objects that are charged themselves, and the quotas.
 
 What an event may have changed is marked, so that the keeper compares it with the journals.
 

@@ -1,4 +1,4 @@
-"""What culling decided on record, and what became of it. Pure but for its own state."""
+"""Recorded decisions of culling, with their outcomes. Pure but for its own state."""
 
 from __future__ import annotations
 

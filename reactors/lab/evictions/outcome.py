@@ -1,4 +1,4 @@
-"""What another policy of evictions changes against the record: who has to go, hours as intervals, who is affected. Pure.
+"""Another policy of evictions against the record: evicted pods, hours as intervals, affected groups. Pure.
 
 Source: docs/lab.md.
 """

@@ -1,4 +1,4 @@
-"""Another policy of the scheduler on recorded history: who would have got which node, and when.
+"""Another policy of the scheduler on recorded history: the node and the time of each pod under it.
 
 Pods arrive as they did. Each is placed by the rules that place it live, on the nodes as they were, beside those that hold
 something there under trial. How long it then runs is not on record; three rules say it:

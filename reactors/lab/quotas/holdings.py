@@ -1,4 +1,4 @@
-"""What the quotas of one tree hold under trial, beside what they hold on record: who runs, until when, and how budgets burn.
+"""Holdings of one tree's quotas under trial, beside the record: running workloads, their ends, and spending of budgets.
 
 Pure but for its own state.
 

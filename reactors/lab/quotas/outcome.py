@@ -1,4 +1,4 @@
-"""What other quotas change against the record: answers, who waits, and hours as intervals. Pure.
+"""Other quotas against the record: answers, waiting workloads, and hours as intervals. Pure.
 
 Source: docs/lab.md.
 """

@@ -1,4 +1,4 @@
-"""What the lab knows of quotas: what is tried, entries of journals, lives of workloads, and what is found. Pure."""
+"""Values of the lab for quotas: trials, journal entries, lives of workloads, and findings. Pure."""
 
 from __future__ import annotations
 

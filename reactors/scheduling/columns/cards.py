@@ -1,4 +1,4 @@
-"""Which thousandths of which GPU card of a node are idle. Pure.
+"""Idle thousandths of each GPU card of a node. Pure.
 
 A decision may name the cards of a pod. Of the others, whose cards nobody told, a whole card is taken to be the first
 idle one and a share to lie on the fullest card that has room, pods in the order in which they began, so that the same

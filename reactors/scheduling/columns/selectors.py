@@ -1,4 +1,4 @@
-"""Which nodes a selector means, and which pods a pod's own one does. Pure.
+"""Selectors: the nodes that a selector matches, and the pods that a pod's own selector matches. Pure.
 
 Source: Kubernetes API reference, core/v1 NodeSelectorTerm.
 """

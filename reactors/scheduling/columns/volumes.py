@@ -1,4 +1,4 @@
-"""What the scheduler knows of storage: claims by name, what they are bound to, who uses them, and what is attached where.
+"""Storage as the scheduler knows it: claims by name with their volumes and users, and attachments by node.
 
 Follows :class:`projections.cluster.ClusterState`. Attachments are counted for drivers alone that some node limits; a node's
 are counted again when its pods, or a claim or volume of theirs, changed.

@@ -1,4 +1,4 @@
-"""What a node has of CPUs and NUMA nodes, and what its pods hold of it. Pure.
+"""The CPUs and NUMA nodes of a node, and the parts that its pods hold. Pure.
 
 A pod that is bound holds what its annotation says as it stands in the cluster, whoever wrote it, but never more than the pod
 requests: tenants write annotations. It also holds what a decision gave it, whatever its annotation says later: who changes the

@@ -1,4 +1,4 @@
-"""What the statuses of reservations should say, by what the scheduler knows. Pure.
+"""The statuses that reservations should have, by the scheduler's state. Pure.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """

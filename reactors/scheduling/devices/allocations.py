@@ -1,4 +1,4 @@
-"""The annotation by which Koordinator's node agent learns which parts of which devices a pod was given. Pure.
+"""Koordinator's annotation for its node agent: the parts of devices that a pod was given. Pure.
 
 Source: koordinator-sh/koordinator, apis/extension DeviceAllocations; docs/scheduling.md, "Shared GPUs".
 """

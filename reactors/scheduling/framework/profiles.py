@@ -1,4 +1,4 @@
-"""Which plugins place a pod, in which order and with which weights."""
+"""Scheduling profiles: the plugins that place a pod, with their order and weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the plugins of a profile for one pod: which nodes fit, which of them is best. Pure but for what it keeps.
+"""Runs the plugins of a profile for one pod: finds the nodes that fit, and the best one. Pure but for what it keeps.
 
 What local plugins say of equal pods is kept, and only rows that changed since are asked for again.
 

@@ -1,4 +1,4 @@
-"""Which of several equal nodes is taken. Pure."""
+"""The choice of one of several equal nodes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gangs need, and what a snapshot holds of them.
+"""Values of gangs: the needs of a gang, and its state in a snapshot.
 
 Source: docs/scheduling.md, "Gangs".
 """

@@ -1,1 +1,1 @@
-"""GPU packing: which node, and which of its cards, leaves the least that later pods cannot use."""
+"""GPU packing: the node, and its cards, that leave the least room unusable for later pods."""

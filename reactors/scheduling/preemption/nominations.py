@@ -1,4 +1,4 @@
-"""Preemptions that passes decided and that are not over: for which pod, on which node, who has to go. Pure but for its state.
+"""Open preemptions of passes: the nominated pod, its node, and its victims. Pure but for its state.
 
 The room of a nominated pod is held against pods of lower or equal priority, as kube-scheduler does it. A nomination ends
 when its pod is placed or gone, when its node is gone, when a more important pod is nominated there, when the eviction of

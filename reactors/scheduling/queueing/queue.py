@@ -1,4 +1,4 @@
-"""Pods that wait for a node: who is next, who rests after a failure, who waits for something to change. Pure but for its state.
+"""The queue of waiting pods: the next pod, pods that rest, and pods that wait for a change. Pure but for its state.
 
 It is a fold: who is due is asked without a change, and what became of an attempt is told when its pass is read.
 

@@ -1,4 +1,4 @@
-"""What is asked about the Reservations that the scheduler knows: whom they are for, and who has room. Pure but for its state.
+"""Questions about the scheduler's Reservations: the pods that may use each, and its room. Pure but for its state.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """

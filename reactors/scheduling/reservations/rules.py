@@ -1,4 +1,4 @@
-"""Koordinator's rules of Reservations: who may use one, which pod fits into it, which one is taken, and how its status goes on.
+"""Koordinator's rules of Reservations: permitted users, pods that fit, the choice of one, and its next status.
 
 Pure. Amounts are by resource, cpu in milli and all others whole.
 

@@ -1,4 +1,4 @@
-"""The Reservations that the scheduler knows: which hold room, and which pod was given what of them. Pure but for its state.
+"""The Reservations that the scheduler knows: the room of each, and the parts given to pods. Pure but for its state.
 
 Room is held by a pod that stands for the reservation on its node and requests what nobody has of it, so that every plugin that
 looks at room finds less. It is more important than any pod, has no labels, ports or volumes, and is nobody's victim. While a pod is
