@@ -1,4 +1,4 @@
-"""What a pod asks for: Kubernetes quantities to exact integers.
+"""Amounts that a pod requests: Kubernetes quantities as exact integers.
 
 Pure. Sources put `PodResources` into `pod.observed`; `bus/charges.py` turns it into what is charged.
 `docs/accounting.md` is the law; `effective_request` follows it and upstream's

@@ -1,4 +1,4 @@
-"""What a pod is charged for what it asks: amounts of its effective request, as exact integers.
+"""The charge of a pod: the amounts of its effective request, as exact integers.
 
 Pure. Three readings are decided here:
 

@@ -1,4 +1,4 @@
-"""Which ElasticQuota served each namespace, over time?
+"""The ElasticQuota that served each namespace, over time.
 
 For pods that no label puts into a quota, by the rule that admission asks
 (:class:`projections.quota_trees.elastic.served.ElasticQuotas`),

@@ -1,4 +1,4 @@
-"""Whose is a namespace, and since when?
+"""Namespaces over time: the owner of each.
 
 Source: docs/accounting.md: the first labels ever seen hold for all time before, a later change cuts.
 """

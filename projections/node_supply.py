@@ -1,4 +1,4 @@
-"""On which nodes is more charged than their cards are?
+"""Nodes on which more is charged than their cards are.
 
 A node's supply is the most that it offered under its uid: a device plugin that restarts, or a card that fails, takes no
 card away from pods that hold it. Of a node that never offered a card the supply is unknown.

@@ -1,4 +1,4 @@
-"""Many questions sent in one piece, answered one by one: who waits for which reply.
+"""Many requests sent in one piece and answered one by one: assigns each reply to its request.
 
 A question is a protocol command with a reply subject of this exchange. What one caller asks
 together is a :class:`Round`: it is over when all replies are there, when time is up, or when the

@@ -1,4 +1,4 @@
-"""The start-up guard: what a bus must be to lose no acknowledged event, and what this one is.
+"""The start-up guard: compares this bus with the properties that a bus needs to lose no acknowledged event.
 
 Pure comparison of what the server says (stream info, greeting, `/varz`) with what Bursar needs.
 Two switches have to agree for durability: the server's `sync_interval: always`, which only its

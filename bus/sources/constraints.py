@@ -1,4 +1,4 @@
-"""What of a pod or node decides about placing, bounded. Pure.
+"""Placement constraints of pods and nodes, bounded. Pure.
 
 Selectors of pods name labels that the source may not keep: such keys are named in the constraints, so that whoever places
 pods does not take an absent label for one that the pod has not. Labels that controllers write for one template are kept

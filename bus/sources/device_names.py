@@ -1,4 +1,4 @@
-"""Which claims of devices a pod names, and which of its extended resources come by one. Pure.
+"""Claims of devices that a pod names, and its extended resources that come by a claim. Pure.
 
 Source: Kubernetes API reference, core/v1 PodStatus; docs/devices.md.
 """

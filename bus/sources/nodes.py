@@ -1,4 +1,4 @@
-"""Nodes as facts: what they offer and which GPU they carry. Pure: one record in, one event out.
+"""Nodes as facts: their resources and their GPU. Pure: one record in, one event out.
 
 A node writes its status every few minutes; the source leaves out those whose fact says nothing new.
 

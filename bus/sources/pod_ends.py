@@ -1,4 +1,4 @@
-"""What a pod's status says of its end. Pure.
+"""The end of a pod, read from its status. Pure.
 
 Source: Kubernetes API reference, core/v1 PodStatus; kubernetes/kubernetes, pkg/kubelet/lifecycle; docs/accounting.md.
 """

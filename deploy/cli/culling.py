@@ -1,4 +1,4 @@
-"""``bursar notebooks`` and ``bursar cull``: what is known of notebooks, what culling would have done, and taking it back."""
+"""``bursar notebooks`` and ``bursar cull``: the state of notebooks, simulated culling, and taking a cull back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bursar queue``: shows which workloads wait and for what, and lets a person change their order or hold one back."""
+"""``bursar queue``: shows waiting workloads and their reasons, and lets a person reorder them or hold one back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bursar agreement``: compares what reactors decided in shadow with what happened, and says whether to switch them on."""
+"""``bursar agreement``: compares shadow decisions with what happened, and reports whether to switch a reactor on."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a person tells Bursar to do: import, credit, order, recover, export."""
+"""Commands of a person to Bursar: import, credit, order, recover, export."""

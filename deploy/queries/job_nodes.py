@@ -1,4 +1,4 @@
-"""On which nodes more training jobs fail than on the others.
+"""Nodes on which more training jobs fail than on the others.
 
 What is compared is jobs, not pods: a job that fails on a node counts once there, however often it is begun again, so no crash
 loop names a node. Only the last :data:`DAYS` days count, so a node that was repaired is forgotten.

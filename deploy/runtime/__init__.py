@@ -1,1 +1,1 @@
-"""The composition root: which adapter is opened with which setting, and how the processes run and end."""
+"""The composition root: opens each adapter with its settings, and runs and ends the processes."""

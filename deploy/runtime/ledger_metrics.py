@@ -1,4 +1,4 @@
-"""How far the ledger is, what is parked, how far it is sealed and who holds what, for the metrics of the process that writes it."""
+"""Metrics of the ledger's writer: its position, parked events, sealed segments, and the holdings of teams."""
 
 from __future__ import annotations
 

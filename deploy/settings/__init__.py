@@ -1,1 +1,1 @@
-"""What may be set, where it is read from, and what it means. The only reader of the environment."""
+"""The settings, their sources, and their meaning. The only reader of the environment."""

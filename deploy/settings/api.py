@@ -1,4 +1,4 @@
-"""What may be set of answers to others: where they are given, and what each may cost.
+"""Settings of the API for questions: its address, and the limits of each answer.
 
 Source: docs/operating.md.
 """

@@ -1,4 +1,4 @@
-"""ADAPTER: the key under which names of users stand in the history."""
+"""ADAPTER: the key for names of users in the history."""
 
 from __future__ import annotations
 

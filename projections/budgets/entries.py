@@ -1,4 +1,4 @@
-"""Which credits and refunds were written beside a quota's budget?
+"""Credits and refunds beside the budget of a quota.
 
 An entry is never edited and never doubled: of two that claim one ``ref`` the earlier counts, whichever arrived first.
 

@@ -1,4 +1,4 @@
-"""Which keys of a quota does a piece of work spend on?
+"""The keys of a quota that a workload's time is charged to.
 
 A quota's key is ``limits.RESOURCE`` or ``requests.RESOURCE``, with a type behind a dot: ``limits.cpu.A4``. Work with a type
 label spends on the typed key and on every dot-boundary prefix of it that the quota has; work without one on the

@@ -1,4 +1,4 @@
-"""How does one key of a quota stand: what is left, when is it used up, and what follows from that?
+"""The status of one key of a quota: what is left, the time of its exhaustion, and the consequences.
 
 The phases are Ok, Warned (:data:`WARN_PERCENT` of the limit is spent), Exhausted, and GraceOver (a grace after exhaustion
 has passed). They are judged at moments, but begin at exact seconds: the one at which the amount was reached, or

@@ -1,4 +1,4 @@
-"""Which facts say that an object of a cluster was observed or is gone, and what makes their rows. Pure."""
+"""The facts by which objects of a cluster are observed or gone, and the makers of their rows. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that are given out by claim, and cards that pods share: who holds which part since when.
+"""Devices allocated by claim, and cards shared by pods: the holder of each part over time.
 
 Source: docs/devices.md.
 """

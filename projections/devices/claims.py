@@ -1,4 +1,4 @@
-"""What was a claim given, from when to when?
+"""The devices allocated to each claim, over time.
 
 A claim is folded as the set of its observations; its allocations are the runs of observations with one allocation.
 

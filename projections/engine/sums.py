@@ -1,4 +1,4 @@
-"""Sums over all rows of a derivation, kept while folding: what one row adds, and what a batch changes.
+"""Sums over all rows of a derivation, kept while folding: the share of one row, and the changes of a batch.
 
 A late fact changes a row: its old share is taken out and its new share is put in, so a sum always equals its rows.
 """

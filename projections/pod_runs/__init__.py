@@ -1,4 +1,4 @@
-"""Who held what, from when to when? Pods by uid, their held segments, their waiting and their unknown time.
+"""Holdings of pods over time: pods by uid, their held segments, their waiting and their unknown time.
 
 ``shape`` defines the rows. ``fold`` applies one observation to a pod's row. ``derive`` computes the run from that row, and ``ends``
 its end. ``lists`` closes pods that vanished between two complete lists. ``derivation`` chooses the runs that a batch changes.

@@ -1,4 +1,4 @@
-"""Which pods were there at a moment? Blocks of days, of which each ended pod has the smallest that holds all of it.
+"""Pods at a moment, by blocks of days: each ended pod is in the smallest block that holds all of it.
 
 So pods of any length are found in few look-ups: those of the blocks around the moment.
 

@@ -1,4 +1,4 @@
-"""Which stamps of one observation of a pod can be true, and which moments follow from them. Pure.
+"""The plausible stamps of one observation of a pod, and the moments that follow from them. Pure.
 
 Stamps come from the API server and the kubelets, the observation's time from the watcher: any of their clocks may be
 wrong. A stamp is plausible from June 2014 on, when Kubernetes began, until one year after the greatest of the

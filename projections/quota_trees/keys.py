@@ -1,4 +1,4 @@
-"""Which keys of a quota a demand touches, and by how much.
+"""The keys of a quota that a demand touches, with the amounts.
 
 Source: docs/quotas.md (charging; dot-boundary prefixes).
 """

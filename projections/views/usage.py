@@ -1,4 +1,4 @@
-"""Who used how much: sums of ended segments, and what is still open cut into the same hours and days."""
+"""Views of usage: sums of ended segments, and open segments cut into the same hours and days."""
 
 from __future__ import annotations
 

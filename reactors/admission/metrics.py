@@ -1,4 +1,4 @@
-"""Metrics of admission: what was answered and decided, and how each quota stands. Pure but for what was counted.
+"""Metrics of admission: answers, decisions, and the use of each quota. Pure but for what was counted.
 
 Quotas and decisions are those of the history as far as this process has read it, so every replica shows the same ones: take
 the maximum over replicas, not the sum. Reviews are each process's own (:func:`reactors.webhook.application.reviewed`).

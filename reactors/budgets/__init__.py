@@ -1,3 +1,3 @@
-"""Budgets of quotas: how far each is used up, what its quota's object shows, and who is told of it."""
+"""Budgets of quotas: the use of each, its display in the quota's object, and notices about it."""
 
 NAME = "budgets"

@@ -1,4 +1,4 @@
-"""What may be set of budgets. Source: ``docs/admission.md``."""
+"""Settings of budgets. Source: ``docs/admission.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``kubectl get`` shows of a quota and its budgets. Pure."""
+"""The status of a quota and its budgets for ``kubectl get``. Pure."""
 
 from __future__ import annotations
 

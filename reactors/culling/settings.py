@@ -1,4 +1,4 @@
-"""What may be set of culling. Source: docs/culling.md."""
+"""Settings of culling. Source: docs/culling.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cullers would have done with recorded looks: culls, hours saved, and culls that somebody would have noticed.
+"""Simulates cullers on recorded probes: culls, hours saved, and culls that a user would have noticed.
 
 Of Bursar's own rules :mod:`reactors.lab` says it, of those of others :mod:`reactors.culling.alike`.
 

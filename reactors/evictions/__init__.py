@@ -1,3 +1,3 @@
-"""Giving back what a quota must not hold any longer: which pods have to go, one decision for each."""
+"""Evictions from quotas over their limit: one decision for each pod to evict."""
 
 NAME = "evictions"

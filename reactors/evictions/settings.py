@@ -1,4 +1,4 @@
-"""What may be set of evictions. Source: docs/queues.md (Koordinator's names and defaults)."""
+"""Settings of evictions. Source: docs/queues.md (Koordinator's names and defaults)."""
 
 from __future__ import annotations
 

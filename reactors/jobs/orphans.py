@@ -1,4 +1,4 @@
-"""Pods and services that carry a job's labels and that nobody controls: which of them the job takes. Pure.
+"""Orphans: pods and services with a job's labels and no controller, and the job's choice among them. Pure.
 
 A job takes one pod for each of its slots that has none. It does so where Bursar runs it, until it ends, and not while it is
 suspended. A pod that has ended, or is being deleted, is left alone, and so is a second pod for one slot: what nobody made for a

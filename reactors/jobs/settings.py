@@ -1,4 +1,4 @@
-"""What may be set of training jobs. Source: docs/jobs.md."""
+"""Settings of training jobs. Source: docs/jobs.md."""
 
 from __future__ import annotations
 

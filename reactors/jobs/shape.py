@@ -1,4 +1,4 @@
-"""The kinds of training jobs, one entry each; what one pass over a job reads, and what follows from it.
+"""The kinds of training jobs, one entry each; the inputs of one pass over a job, and its results.
 
 Source: Kubeflow training-operator v1, release 1.9; docs/jobs.md.
 """

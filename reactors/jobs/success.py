@@ -1,4 +1,4 @@
-"""What a job's status says once its pods were counted. Pure.
+"""The status of a job, once its pods are counted. Pure.
 
 - *TFJob*: with a Chief or Master that type alone decides, else the workers: all of them, or worker 0 where the success policy
   is not ``AllWorkers``. A failed pod of any type that is not replaced fails the job, unless workers may come and go.

@@ -1,4 +1,4 @@
-"""Which of those that wait may start now? Pure.
+"""The workloads in a queue that may start now. Pure.
 
 The *head* of a queue is the first that does not fit. Strict: nobody passes it. Back-fill: a later one passes it
 

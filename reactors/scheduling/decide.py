@@ -1,4 +1,4 @@
-"""What the scheduler decides on all that was read: passes, as facts. Pure.
+"""The scheduler's decisions from the state as read: passes, as facts. Pure.
 
 A pod that is refused for the same reasons as the last time is recorded by its number alone: its attempt counts for its
 back-off, and nothing new is known of it. A pass that is too large for one event is cut into parts.

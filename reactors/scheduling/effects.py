@@ -1,4 +1,4 @@
-"""What runs for the scheduler, in the process that acts: pods are bound as passes decided, and who waits is told why."""
+"""The scheduler's effects in the process that acts: binds pods as passes decided, and tells waiting pods the reason."""
 
 from __future__ import annotations
 

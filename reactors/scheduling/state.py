@@ -1,4 +1,4 @@
-"""What the scheduler knows, folded from the history: who waits, and who has a node ahead of it. Pure but for its state.
+"""The scheduler's state, folded from the history: waiting pods, and placed pods not observed there yet. Pure but for its state.
 
 The contract for whoever binds:
 

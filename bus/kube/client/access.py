@@ -1,4 +1,4 @@
-"""Where a cluster is found, and with which credentials.
+"""The address of a cluster, and the credentials for it.
 
 What is used of the client library is what is hard to get right elsewhere: kubeconfig files,
 credentials and their renewal, TLS.

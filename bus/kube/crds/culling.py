@@ -1,4 +1,4 @@
-"""What culling writes on objects and reads from them: annotations, each under one name for all who meet it.
+"""Annotations that culling writes and reads, each under one name for all parts.
 
 The notebook controller copies every annotation of a Notebook whose key holds neither ``kubectl`` nor ``notebook`` to its
 pods' template; so those that are written here hold ``notebook``, and no pod is made anew because of a warning.

@@ -1,4 +1,4 @@
-"""When a source says that it is still being told, so that what nobody changes is known to be there.
+"""Heartbeats of a live source: proofs that unchanged objects still exist.
 
 A quiet pod is charged up to the last proof of it. A watch that is alive, after a list that was accepted, is one: it told of no
 delete. Each source reports so at most once in its period, whatever the server sends. A bookmark alone comes about once a minute,

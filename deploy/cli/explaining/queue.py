@@ -1,4 +1,4 @@
-"""How workloads waited, and what let them go: steps of ``bursar why``."""
+"""Steps of ``bursar why``: the waits of workloads, and the causes of their release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bursar config``: which settings are in force, and where each comes from."""
+"""``bursar config``: the settings in force, and the source of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bursar manifests`` and ``bursar install``: what is applied to a cluster, and what that would change there."""
+"""``bursar manifests`` and ``bursar install``: the objects to apply to a cluster, and the changes that they make there."""
 
 from __future__ import annotations
 

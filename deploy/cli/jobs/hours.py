@@ -1,4 +1,4 @@
-"""``bursar jobs hours``: what training jobs held, by job, replica, attempt, cause or node, and what restarts cost."""
+"""``bursar jobs hours``: the holdings of training jobs, by job, replica, attempt, cause or node, and the cost of restarts."""
 
 from __future__ import annotations
 

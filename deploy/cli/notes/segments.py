@@ -1,4 +1,4 @@
-"""What `bursar status` says of sealed segments."""
+"""The lines of `bursar status` about sealed segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes of every command: the one place that says which, and what a script may conclude from it."""
+"""Exit codes of every command, in one place, and the conclusions that a script may draw from them."""
 
 from __future__ import annotations
 

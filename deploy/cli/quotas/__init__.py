@@ -1,1 +1,1 @@
-"""``bursar quota`` and ``bursar get quotas``: what quotas allow, who holds it, and what would be admitted."""
+"""``bursar quota`` and ``bursar get quotas``: limits of quotas, their holders, and checks of new workloads."""

@@ -1,4 +1,4 @@
-"""Units in which a report's amounts are shown.
+"""Units of the amounts in a report.
 
 ``exact`` are the integers of the ledger, everything else is for reading. Hours are rounded to six digits, which a
 milli-core-second still moves.

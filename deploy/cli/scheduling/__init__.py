@@ -1,1 +1,1 @@
-"""``bursar schedule`` and its benchmark: which node a pod gets, and why."""
+"""``bursar schedule`` and its benchmark: the node of a pod, with reasons."""

@@ -1,1 +1,1 @@
-"""Commands that say who used how much, and who holds what."""
+"""Commands that show past usage and current holdings."""

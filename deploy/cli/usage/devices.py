@@ -1,4 +1,4 @@
-"""``bursar devices``: card by card who holds which part since when, what is reserved, and what is idle."""
+"""``bursar devices``: card by card, the holder of each part and its start, reserved parts, and idle parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bursar diff``: what changed between two moments of the history."""
+"""``bursar diff``: the changes between two moments of the history."""
 
 from __future__ import annotations
 

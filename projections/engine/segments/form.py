@@ -1,4 +1,4 @@
-"""What a segment is: some events in order, packed, with a head that says which they are and is signed.
+"""The form of a segment: consecutive events, packed, with a signed head that identifies them.
 
 The file is two frames of Zstandard: a skippable one with the head as JSON, and one with the events, so that ``zstd -d`` unpacks it.
 The events are MessagePack, every attribute and the body byte for byte. Their chain goes on from the segment before it. The head

@@ -1,4 +1,4 @@
-"""What an elastic quota must be to be accepted, and what is filled in when it is created.
+"""The rules for accepting an elastic quota, and the defaults at its creation.
 
 Pure. Each check answers for one rule, with the reason's token and the keys concerned; `review`
 asks them in order. `parent` is None for quotas right below the root, which has no amounts to fit

@@ -1,4 +1,4 @@
-"""Which variant of the rules a tree of elastic quotas follows, and what is known of each quota.
+"""A tree of elastic quotas: the variant of its rules, and the figures of each quota.
 
 Requests travel up: a quota asks for its pods and for what its children ask, each child cut to its max; one that does not
 lend asks for its min at least. Totals travel down: a quota's runtime is the total of its children. The root's total

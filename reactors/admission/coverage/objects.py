@@ -1,4 +1,4 @@
-"""What admission charges: workloads, and pods that no owner answers for; and what they count below an owner. Pure.
+"""Objects that admission charges: workloads, and pods without a responsible owner; and their count below an owner. Pure.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """

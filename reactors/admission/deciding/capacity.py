@@ -1,4 +1,4 @@
-"""What all nodes have, brought into the journals of elastic trees. Pure."""
+"""The capacity of all nodes, written into the journals of elastic trees. Pure."""
 
 from __future__ import annotations
 

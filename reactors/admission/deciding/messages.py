@@ -1,4 +1,4 @@
-"""What a person reads of a decision: the key, the deficit, the limit, and who holds how much. Pure.
+"""The message of a decision for people: the key, the deficit, the limit, and the holders. Pure.
 
 A refusal tells the asker's own namespace apart from all others, and names nobody else
 (docs/reliability.md: answers contain no other tenant's names).

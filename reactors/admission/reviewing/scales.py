@@ -1,4 +1,4 @@
-"""A review of a scale does not say what one replica asks for: is what was seen of the object still so? Pure.
+"""Reviews of a scale, which omits the request of one replica: checks that the observed request is current. Pure.
 
 Source: ``docs/admission.md``.
 """

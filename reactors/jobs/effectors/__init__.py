@@ -1,1 +1,1 @@
-"""What is written to the API server when Bursar runs training jobs."""
+"""Writes to the API server for training jobs that Bursar runs."""

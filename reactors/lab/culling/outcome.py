@@ -1,4 +1,4 @@
-"""What a policy under trial changes against the record: decisions, hours as intervals, who is affected, and false culls. Pure.
+"""A policy under trial against the record: decisions, hours as intervals, affected groups, and false culls. Pure.
 
 Source: docs/lab.md.
 """

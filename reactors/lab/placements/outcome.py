@@ -1,4 +1,4 @@
-"""What another policy of the scheduler changes against the record: who gets another node, or waits longer or less. Pure.
+"""Another policy of the scheduler against the record: pods on other nodes, and longer or shorter waits. Pure.
 
 Source: docs/lab.md.
 """

@@ -1,4 +1,4 @@
-"""What the pods that arrived so far were like: what a packing policy learns from. Pure but for its state.
+"""Statistics of the pods that arrived so far, for packing policies that learn. Pure but for its state.
 
 Kinds of pods are counted as they arrive. A lesson is what was known at one time; it is renewed when the number of pods has
 grown by 30 %, so that what was said of nodes by an older lesson is kept in between.

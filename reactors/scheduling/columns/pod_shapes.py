@@ -1,4 +1,4 @@
-"""What a pod asks of GPU nodes, as packing policies see it. Pure."""
+"""Requests of a pod to GPU nodes, as packing policies see them. Pure."""
 
 from __future__ import annotations
 

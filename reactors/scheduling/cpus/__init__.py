@@ -1,1 +1,1 @@
-"""Which CPUs of a node a pod gets for itself."""
+"""The CPUs of a node that a pod gets for itself."""

@@ -1,4 +1,4 @@
-"""Which pods get CPUs for themselves, how they want them, and which nodes cannot give them so. Pure.
+"""Requests of pods for exclusive CPUs: their policies, and the nodes that cannot satisfy them. Pure.
 
 Source: koordinator-sh/koordinator, "CPU orchestration" (v1.0.0, nodenumaresource, PreFilter and Filter).
 """

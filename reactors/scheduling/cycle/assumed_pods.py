@@ -1,4 +1,4 @@
-"""The pods that passes gave nodes, until they are bound: who waits at Permit, who must not be bound any more.
+"""Pods that passes gave nodes, until they are bound: pods that wait at Permit, and pods not to be bound any more.
 
 Pure but for its state.
 

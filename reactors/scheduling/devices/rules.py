@@ -1,4 +1,4 @@
-"""Shared GPUs by Koordinator's rules: what requests mean, how much of a card a pod gets, and which cards. Pure.
+"""Shared GPUs by Koordinator's rules: the meaning of requests, the parts that a pod gets, and their cards. Pure.
 
 Amounts are whole numbers: hundredths of a card, bytes of its memory, or cards. A share never spans two cards.
 

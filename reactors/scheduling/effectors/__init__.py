@@ -1,1 +1,1 @@
-"""What is done of a pass: pods are bound to their nodes, and who waits is told why."""
+"""The effects of a pass: binds pods to their nodes, and tells waiting pods the reason."""

@@ -1,4 +1,4 @@
-"""What plugins are given when a pod is to be bound.
+"""The input of plugins for the binding of a pod.
 
 It is imported where nothing is scheduled, so it imports nothing that computes.
 

@@ -1,4 +1,4 @@
-"""Which nodes take a pod, by the filters of a profile. Pure.
+"""Runs the filters of a profile: the nodes that take a pod. Pure.
 
 Pods that are nominated to a node hold their room against pods that are no more important: such a pod has to fit beside them, and
 without them.

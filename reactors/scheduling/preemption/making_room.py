@@ -1,4 +1,4 @@
-"""Who has to go so that a whole gang fits: all that it needs, or nobody. Pure: all is tried on the columns and put back.
+"""Victims for a whole gang: enough for all pods that it needs, or none. Pure: all is tried on the columns and put back.
 
 The pods that the gang needs get nodes one after the other, each beside those before it. For one that no node takes, room is made
 as for a single pod, by kube-scheduler's order, on what the others leave: so the sum stays small. Pods that are not alike may find

@@ -1,4 +1,4 @@
-"""PrioritySort: the highest priority first, then who waits longest."""
+"""PrioritySort: the highest priority first, then the longest wait."""
 
 from __future__ import annotations
 
