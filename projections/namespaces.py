@@ -1,4 +1,4 @@
-"""Namespaces over time: the owner of each.
+"""Namespaces over time: the team and the user of each.
 
 Source: docs/accounting.md: the first labels ever seen hold for all time before, a later change cuts.
 """

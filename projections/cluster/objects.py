@@ -62,7 +62,7 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one event changed of one object: its row before and after. ``gone`` where it does not exist after it.
+    """The change of one object by one event: its row before and after. ``gone`` where it does not exist after it.
 
     Neither row where an observation came late of what is gone.
     """
@@ -100,7 +100,7 @@ class _Part(msgspec.Struct):
 
 
 class SavedStore(msgspec.Struct, Generic[R]):
-    """What a snapshot holds of a store."""
+    """The part of a snapshot for a store."""
 
     rows: dict[str, R]
     gone: dict[str, Gone]

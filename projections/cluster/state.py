@@ -72,7 +72,7 @@ _BUDGET, _SCV = DisruptionBudget.kind, Scv.kind
 
 
 class SavedCluster(msgspec.Struct):
-    """What a snapshot holds of the state of a cluster."""
+    """The part of a snapshot for the state of a cluster."""
 
     _pods: SavedStore[Pod]
     _workloads: SavedStore[Workload]

@@ -44,7 +44,7 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True):
-    """What one observation of a slice offers."""
+    """The offer of one observation of a slice."""
 
     generation: int
     cards: tuple[Card, ...] = ()

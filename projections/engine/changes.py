@@ -49,7 +49,7 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct):
-    """What a batch changed: whole rows by table, differences of sums, and what was parked."""
+    """The changes of a batch: whole rows by table, differences of sums, and parked events."""
 
     #: (table, column, values): rows that are written anew or not at all
     deletes: list[tuple[sa.Table, str, list[str]]] = []

@@ -42,7 +42,7 @@ STEP = 5_000
 
 
 class Filled(msgspec.Struct, frozen=True):
-    """Which parts are being filled, and how far: the last event in them, of so many."""
+    """The parts being filled, and their progress: the last event in them, of so many."""
 
     parts: tuple[str, ...]
     sequence: int

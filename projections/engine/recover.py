@@ -68,7 +68,7 @@ _Content = tuple[int, bytes]
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What a recovery did. All counts 0 and ``incarnation`` as before: nothing had to be done.
+    """The result of a recovery. All counts 0 and ``incarnation`` as before: nothing had to be done.
 
     ``common``: events that stream and archive shared. ``taken``: events of the stream that the ledger did not know.
     ``altered``: events of the stream that contradict the archive. ``published``: events brought back to the stream.

@@ -50,7 +50,7 @@ Committed = Callable[[Checkpoint], None]
 
 
 class Arrived:
-    """What was read and is not folded yet. Holds back its reader once it has ``most`` events, or enough bytes."""
+    """Events that were read and are not folded yet. Holds back its reader once it has ``most`` events, or enough bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most

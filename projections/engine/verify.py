@@ -52,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a verification saw. ``found`` counts all findings, ``findings`` tells the first :data:`MOST_FINDINGS`.
+    """The result of a verification. ``found`` counts all findings, ``findings`` tells the first :data:`MOST_FINDINGS`.
 
     ``key`` is the key of the first head, empty without one. ``signed_until`` is the newest event that a valid head covers;
     ``anchored_until`` the newest one that something outside vouches for, 0 where nothing does.

@@ -32,7 +32,7 @@ def quota_of(name: str, parent: str, spec: QuotaSpec) -> Quota:
 
 
 class SavedElastic(msgspec.Struct):
-    """What a snapshot holds of the elastic side of a tree."""
+    """The part of a snapshot for the elastic side of a tree."""
 
     _tree: SavedElasticTree
     is_used: bool

@@ -28,7 +28,7 @@ from projections.quota_trees.tree import SavedTree, Tree, restored
 
 
 class SavedForest(msgspec.Struct):
-    """What a snapshot holds of quota trees."""
+    """The part of a snapshot for quota trees."""
 
     trees: dict[str, SavedTree]
     places: dict[tuple[str, str], str]

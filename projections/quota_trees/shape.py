@@ -25,7 +25,7 @@ ANY_OWNER = "*"
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What one quota holds for one object (uid)."""
+    """The charge of one quota for one object (uid)."""
 
     quota: str
     uid: str

@@ -35,7 +35,7 @@ Fact = AdmissionDecided | AdmissionReleased | QuotaDeclared | TreeMetered
 
 
 class SavedTree(msgspec.Struct):
-    """What a snapshot holds of a tree."""
+    """The part of a snapshot for a tree."""
 
     name: str
     number: int

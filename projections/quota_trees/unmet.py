@@ -54,7 +54,7 @@ _Name = tuple[str, str, str]
 
 
 class SavedRefused(msgspec.Struct):
-    """What a snapshot holds of refused asks."""
+    """The part of a snapshot for refused requests."""
 
     _found: dict[_Name, tuple[Unmet, int]]
 

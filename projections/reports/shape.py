@@ -50,7 +50,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sums(msgspec.Struct):
-    """What a group adds up to. Whole pods, amounts × seconds, and seconds."""
+    """The sums of a group. Whole pods, amounts × seconds, and seconds."""
 
     pods: int = 0
     held_pods: int = 0

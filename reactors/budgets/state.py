@@ -45,7 +45,7 @@ class LedgerRead(Review, frozen=True):
 
 
 class SavedBudgets(msgspec.Struct):
-    """What a snapshot holds of budgets."""
+    """The part of a snapshot for budgets."""
 
     judged: dict[Place, BudgetJudged]
     untold: dict[str, tuple[Event, BudgetJudged]]

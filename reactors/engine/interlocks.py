@@ -56,7 +56,7 @@ class _List(msgspec.Struct):
 
 
 class SavedInterlocks(msgspec.Struct):
-    """What a snapshot holds of the interlocks."""
+    """The part of a snapshot for the interlocks."""
 
     ticked_us: int
     _reason: str

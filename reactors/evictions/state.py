@@ -57,7 +57,7 @@ Placed = dict[tuple[str, str], list[Pod]]
 
 
 class SavedEvictions(msgspec.Struct):
-    """What a snapshot holds of evictions."""
+    """The part of a snapshot for evictions."""
 
     bound: int
     seen: SavedAdmission

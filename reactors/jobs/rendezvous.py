@@ -24,7 +24,7 @@ POD_IP = "POD_IP_DUMMY"
 
 
 class PodPlan(msgspec.Struct, frozen=True):
-    """What a pod gets beside its template."""
+    """The additions to a pod's template."""
 
     name: str
     labels: dict[str, str]

@@ -33,7 +33,7 @@ RETRYABLE = 128
 
 
 class Replicas(msgspec.Struct):
-    """What follows for one type."""
+    """The results for one type."""
 
     type: str
     counts: ReplicaCounts

@@ -311,7 +311,7 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 class Pass(msgspec.Struct, kw_only=True):
-    """What follows from one look at a job."""
+    """The results of one look at a job."""
 
     #: Why nothing was looked at: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``invalid_name``,
     #: ``doubled_type`` or ``outstanding``; ``too_large`` and ``gang_waits``: all was but what is missing; "" = it was.

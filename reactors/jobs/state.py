@@ -75,7 +75,7 @@ from reactors.jobs.steps import (
 
 
 class SavedJobs(msgspec.Struct):
-    """What a snapshot holds of training jobs."""
+    """The part of a snapshot for training jobs."""
 
     jobs: dict[str, TrackedJob]
     ends: dict[str, PodEnd]

@@ -21,7 +21,7 @@ BIND_BOUNDS_US = tuple(seconds * SECOND_US for seconds in (1, 2, 5, 10, 30, 60, 
 
 
 class SavedCounts(msgspec.Struct):
-    """What a snapshot holds of the counts."""
+    """The part of a snapshot for the counts."""
 
     passes: int
     newest_us: int

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class SavedScheduling(msgspec.Struct):
-    """What a snapshot holds of the scheduler."""
+    """The part of a snapshot for the scheduler."""
 
     sequence: int
     at_us: int

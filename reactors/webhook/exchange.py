@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Line(Protocol):
-    """What an exchange needs of its connection."""
+    """The part of its connection that an exchange needs."""
 
     def write(self, data: bytes) -> None:
         """Send these bytes."""

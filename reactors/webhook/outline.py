@@ -40,7 +40,7 @@ _LONGEST_MARK = max(map(len, _MARKS))
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """What could be read of a review. Texts are empty where the request has none, or where they were not read."""
+    """The readable part of a review. Texts are empty where the request has none, or where they were not read."""
 
     uid: str
     operation: str = ""

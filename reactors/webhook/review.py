@@ -80,7 +80,7 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What is answered to one review."""
+    """The answer to one review."""
 
     allowed: bool
     #: A stable token; kubectl shows it as `Error from server (reason)`.

@@ -46,7 +46,7 @@ class PodSums(msgspec.Struct):
 
 
 class SavedElasticTree(msgspec.Struct):
-    """What a snapshot holds of a tree: what it was told. All sums and divisions follow from that."""
+    """The part of a snapshot for a tree: its inputs. All sums and divisions follow from these."""
 
     _cluster: dict[str, int]
     _pods: dict[str, PodSums]

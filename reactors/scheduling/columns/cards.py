@@ -31,7 +31,7 @@ _RATIO, _MEMORY, _SHARED = (
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False):
-    """What a pod has of a node's cards: ``milli`` of each of ``count`` cards, on ``on`` where that is known."""
+    """A pod's holding of a node's cards: ``milli`` of each of ``count`` cards, on ``on`` where that is known."""
 
     started_us: int
     count: int

@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder(tuple[dict[str, str], NodeSelector | None]).decod
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a pod asks for: ``milli`` of each of ``cards`` cards."""
+    """The request of a pod: ``milli`` of each of ``cards`` cards."""
 
     cpu_milli: int
     cards: int = 0

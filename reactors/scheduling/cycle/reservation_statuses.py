@@ -25,7 +25,7 @@ MOST_OWNERS = 32
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What the status of a reservation should be; ``status`` None = the reservation is over for so long that it goes.
+    """The status that a reservation should have; ``status`` None = the reservation is over for so long that it goes.
 
     ``lost``: the node that has to be gone for this.
     """

@@ -43,7 +43,7 @@ Member: TypeAlias = tuple[str, Framework, Queued]
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What becomes of one pod in a pass. ``node`` "" = it waits."""
+    """The result for one pod in a pass. ``node`` "" = it waits."""
 
     pod: Pod
     number: int

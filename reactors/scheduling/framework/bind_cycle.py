@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Writes(Bindings, Claims, ReservationWrites, Protocol):
-    """What plugins bind with: the part of :class:`bus.kube.client.KubeCluster` that they need."""
+    """The client that plugins bind with: the part of :class:`bus.kube.client.KubeCluster` that they need."""
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -86,7 +86,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct):
-    """What local plugins say of one kind of pod at one version of the columns."""
+    """The answers of local plugins for one kind of pod at one version of the columns."""
 
     layout: int
     version: int

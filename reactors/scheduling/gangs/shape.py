@@ -14,7 +14,7 @@ WAIT_US = 600 * SECOND_US
 
 
 class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a gang needs. ``least`` None = each of its pods starts by itself."""
+    """The needs of a gang. ``least`` None = each of its pods starts by itself."""
 
     least: int | None
     total: int = 0

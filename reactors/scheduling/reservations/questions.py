@@ -38,7 +38,7 @@ class OnNode(Protocol):
 
 
 class Room(Protocol):
-    """Who counts pods on nodes: :class:`reactors.scheduling.columns.table.Columns`."""
+    """The counter of pods on nodes: :class:`reactors.scheduling.columns.table.Columns`."""
 
     def counted(self, uid: str) -> OnNode | None:
         """Where a pod is counted; None = on no node."""
