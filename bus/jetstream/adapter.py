@@ -265,7 +265,7 @@ class JetStream:
         """
         config = msgspec.json.decode(await self._info())["config"]
         # An administrator may have given it more replicas than the settings ask for.
-        wanted = compression(config.get("num_replicas", 1))
+        wanted = _compression(config.get("num_replicas", 1))
         is_other = bool(config.get("compression", "none") != wanted)
         if is_other or config.get("max_age"):
             await self.amend(compression=wanted, max_age=0)
@@ -337,8 +337,8 @@ def configuration(stream: Stream) -> dict[str, Any]:
     return made
 
 
-def compression(replicas: int) -> str:
-    """How a stream of so many replicas is stored.
+def _compression(replicas: int) -> str:
+    """The compression of a stream with this number of replicas.
 
     Replicated streams are not compressed: where three nats-servers 2.15 were killed in turn, such a one lost stored events.
     """
@@ -359,7 +359,7 @@ def _made(stream: Stream) -> dict[str, Any]:
         "max_msgs_per_subject": -1,
         "max_msg_size": stream.max_message_bytes,
         "num_replicas": stream.replicas,
-        "compression": compression(stream.replicas),
+        "compression": _compression(stream.replicas),
         "duplicate_window": stream.duplicate_window_seconds * _NANO,
         "deny_delete": True,
         "deny_purge": True,

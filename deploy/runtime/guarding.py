@@ -13,7 +13,6 @@ from msgspec import structs
 
 from bus.errors import BusUnavailableError, PermissionDeniedError
 from bus.jetstream import GuardLine, JetStream, State, require_safe
-from bus.jetstream.adapter import compression
 from bus.metrics import Metric, Sample
 from bus.stored_blocks import closed_blocks, record_blocks, recorded_blocks
 
@@ -83,10 +82,10 @@ async def settle(transport: JetStream) -> None:
     except (BusUnavailableError, PermissionDeniedError) as error:
         _log.warning(
             "the stream is not compressed, or has an age (%s):"
-            " run `nats stream edit %s --compression %s --max-age 0`, then restart the server",
+            " run `nats stream edit %s --compression s2 --max-age 0`, then restart the server;"
+            " leave out --compression where the stream has replicas",
             error,
             name,
-            compression(transport.stream.replicas),
         )
 
 

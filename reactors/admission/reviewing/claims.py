@@ -1,6 +1,6 @@
 """The reviews of claims of devices, and of their templates.
 
-What a claim may be given is charged to the quota that it names, else to that of its namespace.
+The devices that a claim may get are charged to the quota that it names, else to the quota of its namespace.
 
 A claim that Kubernetes makes for a pod is that pod's, which was asked for it. A user's claim that says so of itself is refused
 where a quota may govern it or the pod: Kubernetes would take it for the pod's own, whatever the pod's template says.

@@ -21,8 +21,8 @@ _LABELS = frozenset({LABEL, ELASTIC_LABEL})
 
 
 def is_governed(view: AdmissionState, review: Review, *, is_late: bool = False) -> bool:
-    """Whether a quota may be charged for the reviewed object: by its namespace, a label anywhere in it, a charge that it has,
-    or an owner above it. Quotas themselves are governed.
+    """Whether a quota may be charged for the reviewed object: by its namespace, by a label anywhere in the object, by its charge,
+    or by an owner above it. Quotas themselves are governed.
 
     An owner, or the object of a scale, that this process has not seen may be charged: another process may have admitted it a
     moment ago. So it is governed where anything in its namespace is charged; of a late review always, as this process may be

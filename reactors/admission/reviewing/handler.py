@@ -202,7 +202,7 @@ class Handler:
         pass could be too many with this one, and of what no controller makes: its journal has them in one order. Where the owner
         was not seen yet, it was reviewed a moment ago itself; what a controller makes below it counts, and is charged when it is
         seen.
-        What changes what one replica asks for stands in the journal, as do scales of ``scales``, which was not seen as it is now.
+        The journal records changes of one replica's request, and scales of ``scales``, an object observed in an older version.
         """
         if not (below.reshapes or self._children.rises(below)):
             return Answer(True, "covered")
@@ -325,8 +325,9 @@ def _raised(
     below: tuple[Below, Holder],
     now_us: int,
 ) -> tuple[AdmissionDecided, Undo | None]:
-    """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted, and
-    what undoes that is given with it.
+    """The decision on the owner's charge with all that lives below it at this moment, and the undo of the child's count.
+
+    An admitted child counts from now on; without one there is no undo.
     """
     grant = draft.grant(request.quota, request.uid)
     live, undo = children.asks(*below, grant.charge if grant else {}, review)

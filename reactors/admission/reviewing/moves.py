@@ -1,7 +1,7 @@
 """May an owner be charged elsewhere in a moment than it was seen to be? Pure.
 
-A change of its quota or model that was admitted and was not seen yet may land at any moment, with what lived below it when that was
-asked for. What is asked for below it meanwhile would be charged where it was, and run where it comes to.
+An admitted change of its quota or model that was not observed yet may land at any moment, together with the pods that lived below
+it at the request. A pod that is requested below it meanwhile would be charged to the old quota, and would run in the new one.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """

@@ -58,6 +58,6 @@ def is_released(journals: Journals, view: AdmissionState, review: Review) -> boo
 
 
 def _names_claims(ask: kinds.Ask, before: Stored) -> bool:
-    """Whether it names claims that it did not name while it waited: they are charged apart from its demand."""
+    """Whether the workload names claims that it did not name while it waited. Claims are charged apart from its demand."""
     known = before.claims if isinstance(before, kinds.Ask) else ()
     return not set(ask.claims) <= set(known)

@@ -1,7 +1,7 @@
 """Would these objects be admitted now? Decided as the webhook would, one after the other, and recorded nowhere. Pure.
 
-Each object counts for those behind it, as it would in ``kubectl apply``: what was admitted is charged in the draft, and a quota
-that was admitted is known but not seen yet, so what names it has to wait for a moment.
+Each object counts for the later ones, as in ``kubectl apply``. The draft charges each admitted workload. An admitted quota is known
+but not observed yet, so the workloads that name it have to wait a moment.
 
 Source: docs/admission.md, Ask (``bursar quota check``).
 """
