@@ -68,6 +68,10 @@ class Installation:
         assert code == 0, printed
         apply(self.plane, printed)
 
+    def reviewed(self):
+        """Whether the API server asks for reviews by now: it reads a registration some time after it stored it."""
+        return "over-quota" in self.create(workload("Job", "much", 9, 1), dry_run=True)
+
     def keep(self, name, **files):
         """A Secret, as its users make it; of names `_` is a dot."""
         content = {key.replace("_", "."): text for key, text in files.items()}
@@ -114,11 +118,12 @@ class Installation:
             assert time.monotonic() < deadline, self.log.read_text()[-3000:]
             time.sleep(0.2)
 
-    def create(self, *objects):
+    def create(self, *objects, dry_run=False):
         """What kubectl prints; what it complains of is the text too."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        tried = ["--dry-run=server"] if dry_run else []
         try:
-            return self.plane.kubectl("apply", "-f", "-", input=json.dumps(items))
+            return self.plane.kubectl("apply", *tried, "-f", "-", input=json.dumps(items))
         except RuntimeError as error:
             return str(error)
 
@@ -231,6 +236,7 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
     with installation.pod() as (container, process, api):
         installation.register(container, process)
         installation.until(lambda: container.ask(process, "bursar", "status")[0] == 0)
+        installation.until(installation.reviewed)
         assert "created" in installation.create(workload("Job", "three", 3, 1))
         assert "over-quota" in installation.create(workload("Job", "two", 2, 1))
         assert forged() == "refused in the handshake"
@@ -239,6 +245,7 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
     assert "created" in installation.create(workload("Job", "away", 2, 1))
     with installation.pod():
         installation.until(lambda: installation.used() == "5", 90)
+        installation.until(installation.reviewed)
         assert "over-quota" in installation.create(workload("Job", "late", 1, 1))
 
 
@@ -281,6 +288,7 @@ def standard(installation):
         installation.register(container, process)
         installation.until(lambda: answers("http://127.0.0.1:9445/readyz"))
         installation.until(lambda: installation.used() == "0", 60)
+        installation.until(installation.reviewed)
         assert "created" in installation.create(workload("Job", "three", 3, 1))
         assert "over-quota" in installation.create(workload("Job", "two", 2, 1))
 
