@@ -1,4 +1,4 @@
-"""Kubernetes: the client (the only import of its library), the watch loop, what is a workload, and our own objects."""
+"""The Kubernetes client (the only import of its library), the watch loop, the workload kinds, and Bursar's own objects."""
 
-#: The name under which Bursar owns fields of objects.
+#: Bursar's field manager name.
 MANAGER = "bursar"

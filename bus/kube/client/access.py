@@ -1,7 +1,6 @@
 """The address of a cluster, and the credentials for it.
 
-What is used of the client library is what is hard to get right elsewhere: kubeconfig files,
-credentials and their renewal, TLS.
+Bursar uses only the hard parts of the client library: kubeconfig files, credentials and their renewal, TLS.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from kubernetes.aio.config.incluster_config import (
 
 from bus.errors import PermissionDeniedError
 
-#: Credentials that renew themselves outside (exec plugins, token files) are read again after this
-#: time.
+#: Credentials renewed outside (exec plugins, token files) are read again after this time.
 RENEW_SECONDS = 60.0
 
-#: What the library raises for a file that is no kubeconfig, or one whose parts cannot be read.
+#: Errors of the library for a file without a kubeconfig, or with unreadable parts.
 _UNUSABLE = (
     config.ConfigException,
     yaml.YAMLError,
@@ -40,9 +38,7 @@ _UNUSABLE = (
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Where a cluster is found: a kubeconfig (path or list of paths), or the service account of
-    this pod.
-    """
+    """The place of a cluster: a kubeconfig (path or list of paths), or the service account of this pod."""
 
     kubeconfig: str = ""
     #: A context of the kubeconfig; "" = its current one.
@@ -54,9 +50,8 @@ def discover(
 ) -> Access | None:
     """Where a cluster is, None where nothing points to one. Opens no connection.
 
-    In this order: ``kubeconfig`` (taken as it is, so that a wrong path is an error later and not
-    another cluster), the files in ``KUBECONFIG``, ``~/.kube/config``, the service account of this
-    pod.
+    In this order: ``kubeconfig`` (taken as it is: a wrong path is an error later, not another cluster), the files
+    in ``KUBECONFIG``, ``~/.kube/config``, the service account of this pod.
     """
     if kubeconfig:
         return Access(str(kubeconfig), context)
@@ -73,9 +68,9 @@ def discover(
 
 
 async def open_api(access: Access, *, trust_env: bool) -> tuple[Any, Credentials]:
-    """A session of the client library with the credentials of ``access``, and what renews these.
+    """A session of the client library with the credentials of ``access``, and their renewal.
 
-    Raises PermissionDeniedError when the credentials cannot be read, with what is wrong with them.
+    Raises PermissionDeniedError with the reason when the credentials are unreadable.
     """
     credentials = Credentials(access)
     try:
@@ -100,7 +95,7 @@ class Credentials:
         self._renewed = 0.0
 
     async def load(self, configuration: Any) -> None:
-        """Reads the credentials into ``configuration``. Raises what the library raises."""
+        """Reads the credentials into ``configuration``. Raises the library's errors."""
         if self._access.kubeconfig:
             load: Any = config.load_kube_config
             await load(
@@ -121,9 +116,7 @@ class Credentials:
             await self.renew(configuration)
 
     async def renew(self, configuration: Any) -> None:
-        """Reads the credentials again; the old ones stay where that fails, so that the server
-        says what is wrong.
-        """
+        """Reads the credentials again; on failure the old ones stay, so the server reports the reason."""
         fresh = client.Configuration()
         try:
             await self.load(fresh)

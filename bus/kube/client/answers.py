@@ -1,6 +1,6 @@
 """The answers of an API server: pages of a list with their items as bytes, and single objects. Pure.
 
-One object whose bytes strict readers refuse harms no other object of its page.
+Bytes refused by strict readers harm only their own object, and no other of the page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bus.kube.watch.contract import Page
 
 Json = dict[str, Any]
 
-#: What a decoder raises for bytes that it cannot read.
+#: Errors of a decoder for unreadable bytes.
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -39,7 +39,7 @@ def page(raw: bytes) -> Page:
         found = _list_decoder.decode(raw)
         metadata, items = found.metadata, [bytes(item) for item in found.items or ()]
     except _UNDECODABLE:
-        # The decoder judges bytes that it skips.
+        # The decoder also checks skipped bytes.
         metadata, items = _cut(raw)
     return Page(
         items,
@@ -63,7 +63,7 @@ def _cut(raw: bytes) -> tuple[_ListMeta, list[bytes]]:
 
 
 def json(raw: bytes) -> Json:
-    """The object in ``raw``. :data:`cutting.UNREADABLE` replaces parts that strict readers refuse.
+    """The object in ``raw``. :data:`cutting.UNREADABLE` replaces unreadable parts.
 
     Raises MalformedJsonError for another answer.
     """

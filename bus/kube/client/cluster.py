@@ -1,14 +1,13 @@
-"""A cluster's API server: lists and watches for the sources, single objects for who acts.
+"""A cluster's API server: lists and watches for the sources, single objects for the reactors.
 
-An object is addressed by its path (``/apis/apps/v1/namespaces/team/deployments/train``), and comes
-and goes as decoded JSON. A write is not tried again here: only who asked knows whether it still
-wants it. Its errors:
+An object is addressed by its path (``/apis/apps/v1/namespaces/team/deployments/train``), and travels as decoded
+JSON. A write is never retried here: only its caller knows whether it is still needed. Its errors:
 
 - ConflictError (409): the object has another uid or version, exists already, or is another
   manager's. Read again, decide again.
 - NotFoundError (404): the object, or its whole kind.
 - RequestRefusedError (400, 413, 422 ...): never acceptable, with the API server's words.
-- PermissionDeniedError (401, 403), also a quota's or a webhook's veto: ``message`` says which.
+- PermissionDeniedError (401, 403), also a quota's or a webhook's veto: ``message`` has the reason.
 - ClusterUnavailableError (429, 5xx, a broken connection): try again after ``delay_seconds``;
   whether it was done may be unknown.
 
@@ -49,8 +48,7 @@ from bus.kube.client.requests import (
 from bus.kube.watch.contract import GoneError, Page, refusal, resource_of
 from bus.kube.watch.records import LARGEST_RECORD
 
-#: Longest line of a watch that is put together; a longer one is cut, and then refused by who reads
-#: it.
+#: Longest assembled line of a watch; a longer one is cut, and then refused by its reader.
 LONGEST_LINE = LARGEST_RECORD + 4096
 
 #: Larger pages are cut in a thread. One with an odd object may take seconds, and reviews wait in the same loop.
@@ -66,14 +64,14 @@ async def connect(
 
     Its answers measure ``clock``.
 
-    Raises PermissionDeniedError when the credentials cannot be read, with what is wrong with them.
+    Raises PermissionDeniedError with the reason when the credentials are unreadable.
     """
     found = await open_api(access, trust_env=trust_env)
     return KubeCluster(*found, clock or ServerClock(SystemClock()))
 
 
 class KubeCluster:
-    """A cluster's API server, kept by :class:`bus.kube.watch.contract.Cluster`."""
+    """A cluster's API server. Implements :class:`bus.kube.watch.contract.Cluster`."""
 
     def __init__(self, api: Any, credentials: Credentials, clock: ServerClock) -> None:
         self._requests = Requests(api, credentials)
@@ -142,7 +140,7 @@ class KubeCluster:
         return await self._object("POST", "create", path, body, query=query, is_one_of_many=True)
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Json:
-        """What a service behind the API server's proxy says; ``path`` may have a query."""
+        """The answer of a service behind the API server's proxy; ``path`` may have a query."""
         return await self._object("POST", "create", path, body)
 
     async def apply(
@@ -154,12 +152,12 @@ class KubeCluster:
         force: bool = True,
         dry_run: bool = False,
     ) -> Json:
-        """Server-side apply: ``body`` is all that ``manager`` wants of the object at ``path``.
+        """Server-side apply: ``body`` holds all fields of ``manager`` in the object at ``path``.
 
-        Fields it wanted before and does not name now are given up. An object that is not there is created, unless the
-        metadata has a ``uid`` (ConflictError) or ``path`` ends in ``/status`` (NotFoundError). A ``resourceVersion`` is a
-        precondition; below ``/status`` of a custom object it is the only one, a ``uid`` is overwritten there. Without
-        ``force`` a field of another manager is a ConflictError. With ``dry_run`` everything is done but the writing.
+        Its former fields missing in ``body`` are given up. A missing object is created, unless the metadata has a
+        ``uid`` (ConflictError) or ``path`` ends in ``/status`` (NotFoundError). A ``resourceVersion`` is a
+        precondition; below ``/status`` of a custom object it is the only one, a ``uid`` is overwritten there.
+        Without ``force`` a field of another manager is a ConflictError. With ``dry_run`` nothing is written.
         """
         query = [("fieldManager", manager), ("force", str(force).lower())]
         query += [("dryRun", "All")] * dry_run
@@ -176,7 +174,7 @@ class KubeCluster:
         return await self._object("PATCH", "patch", path, body, query=query, content_type=kind)
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Json:
-        """JSON Patch (RFC 6902): all operations or none. A ``test`` that fails is a RequestRefusedError of status 422."""
+        """JSON Patch (RFC 6902): all operations or none. A failed ``test`` is a RequestRefusedError of status 422."""
         query = [("fieldManager", MANAGER)]
         kind = "application/json-patch+json"
         return await self._object(
@@ -202,8 +200,7 @@ class KubeCluster:
     async def evict(self, namespace: str, pod: str, *, uid: str) -> Json:
         """Ask for the pod's end through the Eviction subresource, if it still has this uid.
 
-        A disruption budget that allows none is ClusterUnavailableError with status 429, after which the API server
-        wants to be asked again.
+        An exhausted disruption budget is ClusterUnavailableError with status 429 and the API server's delay.
         """
         return await self._object(
             "POST",
@@ -222,8 +219,8 @@ class KubeCluster:
     ) -> None:
         """Give the pod with this uid its node, and ``annotations`` in the same write.
 
-        The API server does not look whether the node exists, nor what fits there. A pod that is bound already, has
-        another uid, ends, or has scheduling gates is a ConflictError.
+        The API server checks neither the existence of the node, nor the room there. ConflictError for a pod already
+        bound, with another uid, ending, or with scheduling gates.
         """
         metadata = {"name": pod, "namespace": namespace, "uid": uid, "annotations": annotations}
         await self._object(
@@ -253,7 +250,7 @@ class KubeCluster:
         self.clock.answered(response.headers.get("Date"), sent_us)
         if response.status == 200:
             return response
-        # A store that was put back to an older state: our version lies in its future.
+        # A restored store is older: our version lies in its future.
         if response.status == 504 and _TOO_LARGE_VERSION in body:
             raise GoneError(status=504)
         raise refusal(
@@ -325,10 +322,10 @@ def _deletion(uid: str, resource_version: str | None, grace_seconds: int | None)
 
 @contextmanager
 def _unread(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """Leave what comes meanwhile in the socket: one wake-up for all of it costs less than one for each event.
+    """Leaves new data in the socket meanwhile: one wake-up for all of it costs less than one for each event.
 
-    Below TLS, as asyncio's own pause goes on reading and decrypting; where its layers are not as known, that one
-    serves. A third of the CPU of a busy watch.
+    Works below TLS, as asyncio's own pause goes on reading and decrypting; with unknown layers it uses asyncio's
+    pause. Saves a third of the CPU of a busy watch.
     """
     transport: Any = response.connection.transport if response.connection else None
     if transport is None:
@@ -343,9 +340,7 @@ def _unread(response: aiohttp.ClientResponse) -> Iterator[None]:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """Ends a connection that is still in use: a farewell would wait for a server that may be
-    frozen.
-    """
+    """Ends a connection still in use: a farewell would wait for a possibly frozen server."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()

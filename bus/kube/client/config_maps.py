@@ -1,4 +1,4 @@
-"""ADAPTER: small texts in ConfigMaps of one namespace, that nobody changes: they are made immutable.
+"""ADAPTER: small texts in immutable ConfigMaps of one namespace.
 
 Each call is a connection of its own, from a thread that runs no event loop: a few in a day.
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 #: The key of the text.
 KEY = "text"
-#: Its value is what the ConfigMap belongs to.
+#: Its value is the owner of the ConfigMap.
 LABEL = "bursar.io/kept-for"
 #: Each may have a megabyte, whoever made it, and a page is held in memory (:data:`bus.kube.client.requests.LARGEST_PAGE`).
 PAGE_SIZE = 100
@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(_ConfigMap)
 
 
 class ConfigMaps:
-    """Those of ``namespace`` that are kept for ``purpose``, a label's value and the beginning of their names."""
+    """The ConfigMaps of ``namespace`` for ``purpose``: a label's value and the prefix of their names."""
 
     def __init__(
         self, access: Access, namespace: str, purpose: str, trust_env: bool = False
@@ -50,11 +50,11 @@ class ConfigMaps:
         self._purpose = purpose
 
     def named(self, name: str) -> str:
-        """The name of the ConfigMap that holds ``name``."""
+        """The name of the ConfigMap for ``name``."""
         return f"{self._purpose}-{name}"
 
     def make(self, name: str, text: str) -> str | None:
-        """Keep ``text``; where there is such a ConfigMap already, what that holds ("" = no such text)."""
+        """Stores ``text``; if the ConfigMap exists already, returns its text ("" = no such text)."""
         body = {
             "apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "data": {KEY: text},
             "metadata": {"name": self.named(name), "labels": {LABEL: self._purpose}},

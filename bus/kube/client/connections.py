@@ -1,9 +1,9 @@
-"""ADAPTER: raw HTTP/1.1 connections to the API server, for many small writes of which each counts alone.
+"""ADAPTER: raw HTTP/1.1 connections to the API server, for many small and independent writes.
 
-There is no way to bind several pods by one request, and the client library costs more than the rest of a bind. So a few
-connections are kept open, each with one request at a time, with the TLS and the credentials of the library.
-A connection that breaks, or an answer that does not come in time, leaves unknown whether the write was done: the caller
-looks. Nothing is sent twice here but after a 401, which did nothing.
+The API has no request to bind several pods, and the client library costs more than the rest of a bind. So a few
+connections are kept open, each with one request at a time, with the TLS and the credentials of the library. After a
+broken connection or a late answer, the outcome of the write is unknown: the caller checks it. Only after a 401,
+without effect, is a request sent twice.
 
 Source: RFC 9112; Kubernetes API concepts.
 """
@@ -41,7 +41,7 @@ class Connections:
         self._tls = api.rest_client.ssl_context
         self._credentials = credentials
         self._slots = asyncio.Semaphore(MOST)
-        #: Connections that wait for a request, the last used last.
+        #: Idle connections, the last used last.
         self._idle: list[_Connection] = []
 
     @property
@@ -55,7 +55,7 @@ class Connections:
             self._idle.pop().abort()
 
     async def post(self, path: str, body: bytes) -> Answer:
-        """Send ``body``, which is JSON, and read the answer. Raises OSError, of which TimeoutError is one."""
+        """Sends ``body``, which is JSON, and reads the answer. Raises OSError, including TimeoutError."""
         async with self._slots, asyncio.timeout(DEADLINE_SECONDS):
             answer = await self._send(path, body)
             if answer.status == 401:
@@ -104,7 +104,7 @@ class _Connection(asyncio.Protocol):
     """One connection. ``httptools`` calls the ``on_`` methods, the event loop the others."""
 
     def __init__(self) -> None:
-        # What never binds should not pay for the import.
+        # Processes without binding do not pay for the import.
         from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
         self._parser = HttpResponseParser(self)
@@ -120,7 +120,7 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def abort(self) -> None:
-        """End at once: a farewell would wait for a server that may be frozen."""
+        """End at once: a farewell would wait for a possibly frozen server."""
         self._transport.abort()
 
     async def ask(self, request: bytes) -> Answer:
@@ -141,7 +141,7 @@ class _Connection(asyncio.Protocol):
         self._fail(error or ConnectionResetError("the connection was closed"))
 
     def data_received(self, data: bytes) -> None:
-        """The next bytes; those that nobody asked for end the connection."""
+        """The next bytes; unexpected ones end the connection."""
         if self._waiting is None:
             self.abort()
             return

@@ -1,4 +1,4 @@
-"""What an API server's refusal of one object means: a status and a Status object. Pure.
+"""The error in an API server's refusal of one object: a status and a Status object. Pure.
 
 Lists and watches have their own reading (:func:`bus.kube.watch.contract.refusal`), where a 400 and a
 410 are about a version.
@@ -20,7 +20,7 @@ from bus.errors import (
     UnknownRightsError,
 )
 
-#: Longest message that is carried on.
+#: Longest message in an error.
 LONGEST_MESSAGE = 4096
 
 
@@ -38,12 +38,12 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-#: How an API server words what its authorizer refuses; what admission refuses it words otherwise.
+#: The API server's words for a refusal by its authorizer; a refusal by admission has other words.
 _NO_RIGHT = re.compile(r'\bUser "[^"]*" cannot ')
 #: Subresources of a namespace itself.
 _OF_NAMESPACES = ("status", "finalize")
 
-#: How it words, in a 500, that the kind of an object has no such field: no wait helps (kubernetes/kubernetes#139253).
+#: Its words, in a 500, for an unknown field of a kind: no wait helps (kubernetes/kubernetes#139253).
 _UNDECLARED = "field not declared in schema"
 
 _decoder = msgspec.json.Decoder(_Status)
@@ -52,7 +52,7 @@ _decoder = msgspec.json.Decoder(_Status)
 def resource_at(path: str) -> str:
     """The resource at an API path, as permissions name it: ``pods/eviction``, ``deployments.apps``.
 
-    ``path`` is that of a collection, of an object, or of its subresource, in a namespace or not.
+    ``path`` addresses a collection, an object, or its subresource, in a namespace or not.
     """
     parts = path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (f".{parts[1]}", parts[3:])
@@ -64,7 +64,7 @@ def resource_at(path: str) -> str:
 def declined(status: int, body: bytes, *, request: str, delay_seconds: float) -> BursarError:
     """The error for ``status``, with ``message`` and ``reason`` of the Status in ``body``.
 
-    ``request`` is a verb and a resource. ``delay_seconds`` is what the server asked to wait.
+    ``request`` is a verb and a resource. ``delay_seconds`` is the server's requested wait.
     """
     message, reason = _status_words(body)
     if status == 401 or (status == 403 and _NO_RIGHT.search(message)):

@@ -1,7 +1,7 @@
 """One request to an API server and its answer, whatever status it has; credentials are renewed here.
 
-A connection that breaks leaves the outcome of a write unknown. So writes carry what makes them
-safe to repeat: a uid, a resourceVersion, or the whole of what the manager wants.
+A connection that breaks leaves the outcome of a write unknown. So writes are safe to repeat by their content: a
+uid, a resourceVersion, or all fields of the manager.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bus.kube.client.access import Credentials
 from bus.kube.client.refusals import resource_at
 from bus.kube.watch.contract import AnswerTooLargeError
 
-#: Largest answer that is read into memory; a page of 500 pods is 2 to 5 MiB.
+#: Largest answer in memory; a page of 500 pods is 2 to 5 MiB.
 LARGEST_PAGE = 256 * 1024 * 1024
 #: How much of a refusal is read: a message may list every wrong field of an object.
 LARGEST_REFUSAL = 256 * 1024
@@ -27,17 +27,16 @@ PAGE_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 
 PAGE = aiohttp.ClientTimeout(total=PAGE_SECONDS, sock_connect=CONNECT_SECONDS)
-# A watch is silent for as long as nothing happens: how long that may be is the loop's question, not
-# the adapter's.
+# A watch is silent without events: the loop limits the silence, not the adapter.
 WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
-#: What a connection that fails raises.
+#: Errors of a failed connection.
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 Query = list[tuple[str, str]]
 
 JSON = "application/json"
-#: Metadata of objects; a server that cannot give it alone gives the objects.
+#: Metadata of objects; a server without that form gives the objects.
 METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 
@@ -105,7 +104,7 @@ class Requests:
         try:
             answer = await self._api.call_api(*request, _request_timeout=timeout)
         except RuntimeError as error:
-            # What uvloop raises where a connection is gone, or its number is taken for another's, as after a server's death.
+            # Errors of uvloop for a closed connection, or for a reused descriptor, as after a server's death.
             if "Transport" not in str(error):
                 raise
             raise ConnectionResetError(str(error)) from error
@@ -121,7 +120,7 @@ def unreachable(error: Exception, verb: str, path: str) -> ClusterUnavailableErr
 
 
 async def whole(response: aiohttp.ClientResponse) -> bytes:
-    """All of an answer. Raises AnswerTooLargeError for one that is too large to be kept."""
+    """All of an answer. Raises AnswerTooLargeError for one above the limit."""
     raw = bytearray()
     async for chunk in response.content.iter_any():
         raw += chunk
@@ -131,9 +130,7 @@ async def whole(response: aiohttp.ClientResponse) -> bytes:
 
 
 def retry_after(text: str | None) -> float:
-    """Seconds of a Retry-After header; one second for a date or anything else, which no API
-    server sends.
-    """
+    """Seconds of a Retry-After header; one second for a date or anything else, never sent by an API server."""
     if text and text.isascii() and text.isdigit() and len(text) <= 6:
         return float(text)
     return 1.0

@@ -1,8 +1,8 @@
 """Keys and amounts of quotas: texts of people to exact integers and back. Pure.
 
-A key is ``requests.<resource>`` or ``limits.<resource>``, with ``.<TYPE>`` behind it for one model
-of it and ``cash/`` before it for a budget: ``limits.cpu``, ``limits.cpu.A4``,
-``cash/limits.nvidia.com/gpu``. What is not a whole unit is rounded up (docs/wrong-input.md C5).
+A key is ``requests.<resource>`` or ``limits.<resource>``, with ``.<TYPE>`` behind it for one model of it and
+``cash/`` before it for a budget: ``limits.cpu``, ``limits.cpu.A4``, ``cash/limits.nvidia.com/gpu``. Fractions of a
+unit are rounded up (docs/wrong-input.md C5).
 
 Source: docs/quotas.md (keys); docs/accounting.md (measures); docs/wrong-input.md C1
 to C5, C10.
@@ -22,7 +22,8 @@ LARGEST = 2**63 - 1
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _NATIVE = r"(cpu|memory|gpu-memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i)"
-#: Resources by name: those of Kubernetes, device memory by claim, and extended ones, whose domain says whose they are.
+#: Resources by name: those of Kubernetes, device memory by claim, and extended ones with the domain of their
+#: vendor.
 RESOURCE = rf"({_NATIVE}|{_DOMAIN}/{_NAME})"
 KEY = rf"(requests|limits)\.({_NATIVE}(\.{_NAME})?|{_DOMAIN}/{_NAME})"
 #: The ledger keeps hours of these only.
@@ -62,7 +63,7 @@ def resource_amount(name: str, quantity: Quantity) -> tuple[int, bool]:
 
 def key_amount(key: str, quantity: Quantity) -> tuple[int, bool]:
     """The amount of a key of ``hard``, and whether it was rounded up: milli-cores for cpu and its types, else whole
-    units; for ``cash/`` keys milli-core-seconds, milli-card-seconds or MiB-seconds of the hours that ``quantity`` gives.
+    units; for ``cash/`` keys milli-core-seconds, milli-card-seconds or MiB-seconds of the hours in ``quantity``.
 
     Raises QuantityError with a ``reason``.
     """

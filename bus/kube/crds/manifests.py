@@ -1,4 +1,4 @@
-"""The manifest of Bursar's CRDs, as it is delivered."""
+"""The manifest of Bursar's CRDs, as delivered."""
 
 from __future__ import annotations
 

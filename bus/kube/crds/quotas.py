@@ -1,10 +1,10 @@
-"""The public schema of ``BizGroupResourceQuota`` (``bursar.io/v1alpha1``, cluster scope): what people write, and what
-Bursar writes back.
+"""The public schema of ``BizGroupResourceQuota`` (``bursar.io/v1alpha1``, cluster scope): fields of people, and
+fields of Bursar.
 
-Each rule stands where it is refused first. The API server checks shapes and the rules in ``x-kubernetes-validations``
-(CEL), so that `kubectl apply` of a bad quota is told what to do without any webhook; what CEL cannot say
-(sizes in 64 bits, names of time zones, overlaps) the models below refuse with the field's path. They check all of it
-again: an object may be older than a rule. What concerns several quotas (parent, sums) is the webhook's.
+Each rule is checked at the earliest place. The API server checks shapes and the rules in
+``x-kubernetes-validations`` (CEL), so `kubectl apply` of a bad quota shows the way out without any webhook; the
+models below refuse the rest with the field's path (sizes in 64 bits, names of time zones, overlaps). They check all
+of it again: an object may be older than a rule. Rules across several quotas (parent, sums) belong to the webhook.
 
 Source: docs/quotas.md; docs/wrong-input.md C; Kubernetes API conventions.
 """
@@ -36,11 +36,11 @@ PATH = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 #: Most keys of one map, most windows of one budget.
 MOST_KEYS = 64
 MOST_WINDOWS = 120
-#: Most namespaces that one quota may name.
+#: Most namespaces of one quota.
 MOST_NAMESPACES = 1_024
 #: Explicit windows span at most ten years: amounts times ten years stay inside 64 bits.
 LONGEST_BUDGET_SECONDS = 3_653 * 86_400
-#: Most problems that are reported of one object.
+#: Most reported problems of one object.
 MOST_PROBLEMS = 8
 
 Amount = Annotated[Quantity, Field(json_schema_extra=rules.of_quantity)]
@@ -313,7 +313,7 @@ class Quota(_Model):
 
 
 def understood(name: str, spec: object) -> tuple[QuotaSpec | None, tuple[str, ...]]:
-    """The spec of the quota called ``name``, or None and why it cannot be used: sentences that begin with a field path.
+    """The spec of the quota called ``name``, or None and the reasons: sentences with a field path first.
 
     ``spec`` is the object's, decoded. At most eight problems are reported.
     """

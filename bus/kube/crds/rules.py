@@ -1,7 +1,7 @@
-"""Rules of quota objects as the API server checks them: patterns, and CEL with messages a person can act on.
+"""Rules of quota objects as the API server checks them: patterns, and CEL with messages for people.
 
-The values are parts of the CRD's schema, placed by the models' fields. The API server bounds what a rule may cost, so maps and
-texts that a rule walks are bounded in the schema.
+The values are parts of the CRD's schema, placed by the models' fields. The API server bounds the cost of a rule, so
+the schema bounds every map and text in a rule.
 
 Source: Kubernetes documentation, "Validation rules" of CustomResourceDefinitions; RFC 1123 labels.
 """
@@ -21,7 +21,7 @@ LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 LABEL_NAME_PATTERN = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 LABEL_VALUE_PATTERN = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 ZONE_PATTERN = r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
-#: The grammar of :func:`bus.amounts.parse_quantity`; what is too large for it is refused behind the API server.
+#: The grammar of :func:`bus.amounts.parse_quantity`; larger amounts are refused behind the API server.
 QUANTITY = r"^([0-9]+([.][0-9]+)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
 
 NAMES_ARE = "a name is at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
@@ -68,11 +68,11 @@ def _text(text: str) -> str:
 
 #: An RFC 3339 stamp.
 STAMP: Extra = {"format": "date-time"}
-#: A map that has one writer: what it leaves out is gone. Server-side apply keeps the keys of a map that became empty.
+#: A map with one writer: keys missing in a write are removed. Server-side apply keeps the keys of an emptied map.
 WHOLE: Extra = {"x-kubernetes-map-type": "atomic"}
-#: A list without order, in which nothing stands twice.
+#: An unordered list without duplicates.
 AS_SET: Extra = {"x-kubernetes-list-type": "set"}
-#: A list that is a map by type, as conditions are.
+#: A list as a map by type, as for conditions.
 BY_TYPE: Extra = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
 of_quantity = _cel(

@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions from pydantic models: what an API server takes as a structural schema. Pure.
+"""CustomResourceDefinitions from pydantic models: structural schemas as the API server accepts them. Pure.
 
-A structural schema knows no references, no ``null`` among its types and no titles; a value that is text or a number is
+A structural schema has no references, no ``null`` among its types and no titles; a value of text or number is
 ``x-kubernetes-int-or-string``.
 
 Source: Kubernetes documentation, "Specifying a structural schema".
@@ -113,7 +113,7 @@ def _flat(schema: Json, known: Json) -> Json:
 
 
 def _own(schema: Json) -> Json:
-    """What a schema says itself and an API server understands."""
+    """The schema's own parts, as far as an API server understands them."""
     return {
         name: value
         for name, value in schema.items()
@@ -129,7 +129,7 @@ def _alternative(alternatives: list[Json], known: Json) -> Json:
 
 
 def _joined(schema: Json, more: Json) -> Json:
-    """``schema`` with what its place adds: rules come together, else the place's word counts."""
+    """``schema`` with the additions of its place: rules are joined, else the place's value counts."""
     rules = [
         *schema.get("x-kubernetes-validations", []),
         *more.get("x-kubernetes-validations", []),

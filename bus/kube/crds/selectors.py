@@ -1,8 +1,8 @@
-"""Which namespaces a quota selects by their labels: Kubernetes' LabelSelector, for labels that every history keeps.
+"""Namespaces selected by a quota by their labels: Kubernetes' LabelSelector, for labels present in every history.
 
-Which other labels of namespaces are observed depends on settings. A selector that named one could not be answered from
-the history, and ``NotIn`` or ``DoesNotExist`` would select every namespace of which the label is not kept. So it is refused.
-An empty selector would select every namespace, also where its fields are misspelled: it is refused, too.
+The settings decide about other observed labels of namespaces. The history could not answer a selector with such a
+label. ``NotIn`` or ``DoesNotExist`` would select every namespace without the published label. So it is refused. An
+empty selector would select every namespace, also where its fields are misspelled: it is refused, too.
 
 Source: docs/admission.md, "Whose quota"; Kubernetes API reference, LabelSelector.
 """
@@ -33,7 +33,7 @@ class _Model(BaseModel):
 
 
 def _checked(key: str) -> str:
-    """A key by which namespaces may be selected."""
+    """A label key allowed in selectors of namespaces."""
     prefix, _, name = key.rpartition("/")
     is_known = key == NAME_LABEL or f"{prefix}/" in SELECTABLE
     if not is_known or len(name) > 63 or not _NAME.fullmatch(name):

@@ -1,4 +1,4 @@
-"""What a workload asks for: one declarative entry for each governed kind, and one reading of them.
+"""The demand of a workload: one declarative entry for each governed kind, and one reading of them.
 
 Pure, so that the webhook and the sources read an object alike. To govern a new kind, add one entry to
 :mod:`bus.kube.kinds.table`.

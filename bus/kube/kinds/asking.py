@@ -1,4 +1,4 @@
-"""Reads what an object of a governed kind asks for, by the entry of its kind."""
+"""Reads the demand of an object of a governed kind, by the entry of its kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_CONTAINERS = 1_000
 #: Most requests and limits of these: 60,000 of them held up every other review for 0.2 s.
 MOST_QUANTITIES = 8_192
 _QUOTA_LABELS = frozenset(QUOTA_LABELS)
-#: Longest label value that Kubernetes accepts; the templates of custom resources are not checked by it.
+#: Longest label value in Kubernetes; it does not check templates of custom resources.
 LONGEST_LABEL = 63
 
 
@@ -43,15 +43,15 @@ class _Set(msgspec.Struct, frozen=True):
     #: Of one pod.
     demand: dict[str, int]
     pods: int
-    #: The containers of it that state no limit, or no request.
+    #: Its containers without a limit, or without a request.
     unstated: dict[str, tuple[str, ...]]
 
 
 def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
-    """What ``object``, the decoded JSON of one of ``kind``, asks for now.
+    """The current demand of ``object``, the decoded JSON of one of ``kind``.
 
-    Raises DemandError (fields ``path``, ``reason``) for a count that is none, an unreadable quantity, an amount above
-    2**63 - 1, a gang larger than the workload, more than 64 pod sets, or templates that name different quotas: refuse
+    Raises DemandError (fields ``path``, ``reason``) for an invalid count, an unreadable quantity, an amount above
+    2**63 - 1, a gang larger than the workload, more than 64 pod sets, or templates with different quotas: refuse
     the object. Source: docs/quotas.md; docs/wrong-input.md D1 to D5, D15, D19.
     """
     sets = list(_sets(kind, object))
@@ -84,7 +84,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
 
 
 def scaled(ask: Ask, replicas: int) -> Ask:
-    """What the workload of ``ask`` asks for once it is scaled to ``replicas``; nothing while it is suspended.
+    """The demand of ``ask`` scaled to ``replicas``; nothing while it is suspended.
 
     Raises DemandError where the kind has no scale, or the amounts pass 2**63 - 1.
     """
@@ -101,7 +101,7 @@ def scaled(ask: Ask, replicas: int) -> Ask:
 
 
 def suspends(kind: Kind, object: Mapping[str, Any]) -> bool:
-    """Whether the controller of ``object`` would take the flag that keeps it from running."""
+    """Whether the controller of ``object`` accepts the suspend flag."""
     if any(value for path in kind.suspends_without for _, value in find(object, path)):
         return False
     return bool(kind.suspend) and _hold(object, kind.suspends_if)
@@ -147,7 +147,7 @@ def _default_set(at: str, added: Added) -> _Set:
 def _needs(
     template: Template, at: str, adds: tuple[Added, ...], object: Mapping[str, Any]
 ) -> Needs:
-    """Of one pod with the containers that its controller adds. Users state limits only of those that they write."""
+    """The demand of one pod with the containers added by its controller. Users state limits only of their own containers."""
     demand, unstated = pod_needs(template, at)
     applied = [one for one in adds if _is_added(object, one)] if adds else []
     if not applied:
@@ -198,7 +198,7 @@ def _both(cpu: str, memory: str) -> Quantities:
 
 
 def pods_of(entry: PodSet, holder: Any, at: str) -> int:
-    """How many pods a set asks for. Raises DemandError for a count that is none."""
+    """The number of pods of a set. Raises DemandError for an invalid count."""
     if entry.suspended and _is_true(holder, entry.suspended, at):
         return 0
     pods = count(holder, entry.replicas, at, default=entry.default)
@@ -260,7 +260,7 @@ def _rests(kind: Kind, object: Mapping[str, Any]) -> bool:
 
 
 def _is_true(value: Any, path: str, at: str = "") -> bool:
-    """The flag at ``path``. Raises DemandError for what is none."""
+    """The flag at ``path``. Raises DemandError for another type."""
     found = one(value, path, at)
     if found is not None and type(found[1]) is not bool:
         raise DemandError(path=found[0], reason="neither true nor false")
@@ -268,7 +268,7 @@ def _is_true(value: Any, path: str, at: str = "") -> bool:
 
 
 def _other_manager(kind: Kind, object: Mapping[str, Any]) -> str:
-    """The controller that makes its pods elsewhere; "" where that is this cluster's."""
+    """The controller of its pods in another cluster; "" for this cluster's."""
     name = paths.text(object, kind.managed_by) if kind.managed_by else ""
     return "" if name in kind.managers else name
 
@@ -302,7 +302,7 @@ def _labels(object: Mapping[str, Any], sets: list[_Set]) -> dict[str, str]:
             place = f"metadata.labels[{key}]"
             if type(value) is not str or len(value) > LONGEST_LABEL:
                 raise DemandError(path=place, reason="no label value")
-            # One workload is one charge: which of two quotas it should go to cannot be guessed.
+            # One workload is one charge: two quotas are ambiguous.
             if labels.setdefault(key, value) != value:
                 raise DemandError(path=place, reason="the pod templates name different values")
     return labels

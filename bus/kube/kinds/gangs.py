@@ -1,4 +1,4 @@
-"""The pod templates of a workload whose pods are to get nodes together, and how many they are. Pure.
+"""The pod templates of a gang workload, and the number of its pods. Pure.
 
 Source: JobSet, ``startupPolicy`` and ``dependsOn``; KubeRay, ``enableInTreeAutoscaling``; docs/queues.md.
 """
@@ -25,9 +25,10 @@ _AFTER = {"JobSet": "spec.replicatedJobs.*.dependsOn"}
 
 
 def together(kind: Kind, object: Mapping[str, Any]) -> tuple[int, list[tuple[Place, Any]]]:
-    """How many pods of ``object`` start together, and the templates that all of them are made from, each with its place.
+    """The number of ``object``'s pods started together, and all their templates, each with its place.
 
-    0 where it has no templates, one pod, or pods that are made later than others. Raises DemandError as :func:`asked` does.
+    0 without templates, for one pod, or for pods created later than others. Raises DemandError as :func:`asked`
+    does.
     """
     if any(
         value in values

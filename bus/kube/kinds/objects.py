@@ -1,4 +1,4 @@
-"""What else says how much a workload gets: its scale, its autoscaler, and the owner that answers for it."""
+"""Other objects with the size of a workload: its scale, its autoscaler, and its governing owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scale_of(object: Mapping[str, Any]) -> Scale:
 
 
 def target_of(object: Mapping[str, Any]) -> Target:
-    """What a HorizontalPodAutoscaler (``autoscaling/v1`` or ``v2``) scales, and to how many replicas at most.
+    """The target of a HorizontalPodAutoscaler (``autoscaling/v1`` or ``v2``), and its largest number of replicas.
 
     Raises DemandError.
     """
@@ -41,10 +41,10 @@ def target_of(object: Mapping[str, Any]) -> Target:
 
 
 def governing_owner(metadata: Mapping[str, Any]) -> Owner | None:
-    """The controller of an object, if it is of a governed kind: then what hangs below is not charged again.
+    """The controller of an object, if it is of a governed kind: then its children are not charged again.
 
-    Only a reference, which its writer may have made up: whether that owner's grant covers it is the ledger's question.
-    Raises DemandError for references that are none.
+    Only a reference, possibly invented by its writer: the ledger checks whether the owner's grant covers it. Raises
+    DemandError for invalid references.
     """
     for at, reference in find(metadata, "ownerReferences.*", "metadata"):
         controls = one(reference, "controller", at)

@@ -8,12 +8,12 @@ from typing import Any
 
 from bus.errors import DemandError
 
-#: Largest number of replicas that Kubernetes keeps (int32).
+#: Largest number of replicas in Kubernetes (int32).
 MOST_REPLICAS = 2**31 - 1
-#: Largest amount that a ledger row or a quota holds (int64).
+#: Largest amount of a ledger row or a quota (int64).
 MOST = 2**63 - 1
 
-#: Longest key that a path shows: a DNS label.
+#: Longest key in a shown path: a DNS label.
 LONGEST_KEY = 63
 
 Found = tuple[str, Any]
@@ -21,7 +21,7 @@ Found = tuple[str, Any]
 
 
 def find(value: Any, path: str, at: str = "") -> Iterator[Found]:
-    """Every value at ``path`` below ``value``, which itself is at ``at``; nothing for what is absent or null.
+    """Every value at ``path`` below ``value``, itself at ``at``; nothing for an absent or null value.
 
     Raises DemandError where a value on the way cannot hold the next field.
     """
@@ -56,7 +56,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def one(value: Any, path: str, at: str = "") -> Found | None:
-    """The value at ``path``, which has no ``*``; None where it is absent or null."""
+    """The value at ``path``, a path without ``*``; None where it is absent or null."""
     for step in _steps(path):
         if type(value) is not dict:
             raise DemandError(path=at, reason="not an object")

@@ -1,7 +1,7 @@
-"""Reads from the status of a workload how many pods its controller can still make. Pure.
+"""Reads the pods a workload's controller can still make from its status. Pure.
 
-Only users with the right to a status subresource write it, and ``edit`` grants none. A status that claims too much frees no pod:
-each pod is asked about below its owner, and no charge falls below what lives.
+Only users with the right to a status subresource write it, and ``edit`` grants none. An exaggerated status frees no
+pod: each pod is checked below its owner, and no charge falls below the existing pods.
 
 Source: Kubernetes v1.36.3 ``pkg/controller/job`` (``manageJob``, ``parseIndexesFromString``); JobSet ``failure_policy.go``.
 """
@@ -17,7 +17,7 @@ from bus.kube.kinds.paths import count, find, one, text
 
 #: Longest list of indexes: an object of etcd has at most 1.5 MiB.
 LONGEST_INDEXES = 2 * 1024 * 1024
-#: Statuses that are read for each replicated Job of a JobSet, which has at most so many (``MOST_SETS``).
+#: Statuses read for each replicated Job of a JobSet, limited to ``MOST_SETS``.
 MOST_STATUSES = 64
 
 
@@ -25,7 +25,7 @@ def pods_left(object: Mapping[str, Any], spec: Any, pods: int) -> int:
     """Of a Job. Raises DemandError."""
     completions = count(spec, "completions", "spec", default=-1)
     if completions < 0:
-        # After the first success, what runs is left to run.
+        # After the first success, running pods are left to run.
         is_begun = count(object, "status.succeeded", default=0) > 0
         return min(pods, count(object, "status.active", default=0)) if is_begun else pods
     return max(min(pods, completions - _finished(object, spec, completions)), 0)
@@ -45,7 +45,7 @@ def _finished(object: Mapping[str, Any], spec: Any, completions: int) -> int:
 
 
 def _indexes(object: Mapping[str, Any], path: str, completions: int) -> Iterator[tuple[int, int]]:
-    """The intervals of a list such as ``1,3-5``. The controller passes over what is no interval, too."""
+    """The intervals of a list such as ``1,3-5``. Like the controller, it skips invalid parts."""
     for interval in text(object, path, most=LONGEST_INDEXES).split(","):
         first, _, last = interval.partition("-")
         if _is_index(first) and _is_index(last or first):

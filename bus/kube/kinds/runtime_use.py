@@ -1,4 +1,4 @@
-"""Reads the training runtime that a TrainJob names, and the values that it sets in the runtime's place.
+"""Reads the training runtime of a TrainJob, and its values in the runtime's place.
 
 Source: Kubeflow Trainer v2.2, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``; docs/jobs.md.
 """
@@ -19,7 +19,7 @@ GROUP = "trainer.kubeflow.org"
 CLUSTER_KIND, NAMESPACED_KIND = "ClusterTrainingRuntime", "TrainingRuntime"
 #: Longest resources of a node, as JSON.
 LONGEST_RESOURCES = 16 * 1024
-#: What an API before 2.2 has in the place of ``runtimePatches``.
+#: The field of an API before 2.2 in the place of ``runtimePatches``.
 _FORMER = "spec.podTemplateOverrides"
 _NODE = "spec.trainer.resourcesPerNode"
 #: How many nodes train.
@@ -27,7 +27,7 @@ NODES = "spec.trainer.numNodes"
 
 
 def use_of(object: Mapping[str, Any]) -> RuntimeUse:
-    """The runtime that a TrainJob names. Raises DemandError, also for one of an API before 2.2 that patches its runtime."""
+    """The runtime of a TrainJob. Raises DemandError, also for an API before 2.2 with patches of its runtime."""
     if one(object, _FORMER) is not None:
         reason = "of Kubeflow Trainer before 2.2, which is not read: install its CRDs of 2.2 or later, and use runtimePatches"
         raise DemandError(path=_FORMER, reason=reason)
@@ -45,12 +45,12 @@ def use_of(object: Mapping[str, Any]) -> RuntimeUse:
 
 
 def key_of(use: RuntimeUse) -> str:
-    """What stands in a demand while the runtime was not seen."""
+    """Placeholder in a demand for an unobserved runtime."""
     return f"{RUNTIME}{use.kind}/{use.name}"
 
 
 def _resources(object: Mapping[str, Any]) -> str:
-    """``resourcesPerNode`` as JSON, where it names any. Raises DemandError for what no container could ask for."""
+    """``resourcesPerNode`` as JSON, if it has any. Raises DemandError for amounts invalid in a container."""
     found = one(object, _NODE)
     if found is None:
         return ""

@@ -1,9 +1,10 @@
-"""What a TrainJob asks for with its training runtime: the JobSet that Kubeflow Trainer makes of both.
+"""The demand of a TrainJob with its training runtime: the JobSet made by Kubeflow Trainer from both.
 
-A TrainJob holds no template. It names a runtime, and may say how many nodes train and what each of their containers gets.
-:func:`use_of` reads that, :func:`template_of` reads the runtime, and :func:`with_runtime` puts both together, by the steps of
-Trainer: the nodes go to the job that trains (of MPI to the one called ``node``), the resources to the containers called ``node``,
-and to ``launcher`` where it trains; every job that is a step of the TrainJob is there once.
+A TrainJob holds no template. It names a runtime, and may set the number of training nodes and the resources of each
+of their containers. :func:`use_of` reads that, :func:`template_of` reads the runtime, and :func:`with_runtime` puts
+both together, by the steps of Trainer: the nodes go to the training job (of MPI to the one called ``node``), the
+resources to the containers called ``node``, and to ``launcher`` where it trains; every job in a step of the
+TrainJob is there once.
 
 Source: Kubeflow Trainer v2.2, ``pkg/runtime/core/trainingruntime.go``, ``plugins/{jobset,mpi,plainml}``; docs/jobs.md.
 """
@@ -26,9 +27,9 @@ from bus.kube.kinds.templates import template_at
 
 STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 TRAINER = "trainer"
-#: The jobs that are there once, whatever the runtime says.
+#: Jobs with one instance, whatever the runtime says.
 STEPS = (TRAINER, "dataset-initializer", "model-initializer")
-#: Names of MPI's jobs, and of the containers that train.
+#: Names of MPI's jobs, and of the training containers.
 NODE, LAUNCHER = "node", "launcher"
 #: Most jobs of a runtime.
 MOST_JOBS = 64
@@ -36,7 +37,7 @@ _JOBS = "spec.template.spec.replicatedJobs"
 
 
 def template_of(object: Mapping[str, Any]) -> RuntimeTemplate:
-    """What is read of a runtime's object. Raises DemandError."""
+    """The parts of a runtime's object. Raises DemandError."""
     jobs = tuple(_job(at, job) for at, job in find(object, f"{_JOBS}.*"))
     if len(jobs) > MOST_JOBS:
         raise DemandError(path=_JOBS, reason=f"more than {MOST_JOBS} jobs")
@@ -79,7 +80,7 @@ def _step(labels: Mapping[str, Any], at: str) -> str:
 
 
 def with_runtime(ask: Ask, template: RuntimeTemplate) -> Ask:
-    """``ask`` with what its runtime says in the place of the runtime's name. Raises DemandError as :func:`asked` does."""
+    """``ask`` with its runtime's content in the place of the runtime's name. Raises DemandError as :func:`asked` does."""
     use = ask.runtime
     assert use
     found = asked(JOBSET, {"spec": {"replicatedJobs": _made(template, use)}})
@@ -97,7 +98,9 @@ def with_runtime(ask: Ask, template: RuntimeTemplate) -> Ask:
 
 
 def as_before(ask: Ask, before: Ask) -> Ask:
-    """``ask`` with what ``before`` found in the same runtime, which may have changed since: what runs was made of the old one."""
+    """``ask`` with the runtime content of ``before``. The runtime may have changed since: the running pods were
+    made from the old one.
+    """
     full = before.demand or before.wanted
     return msgspec.structs.replace(
         before,

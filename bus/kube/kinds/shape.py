@@ -1,4 +1,4 @@
-"""The shapes: how a kind is described, and what is read of an object of it.
+"""The shapes: the description of a kind, and the demand of an object.
 
 A *path* names a place in an object as JSON has it, ``spec.template``; ``*`` stands for every value of a map (in the
 order of its keys) or of a list. "" is the object itself.
@@ -13,7 +13,7 @@ import msgspec
 
 from bus.events.runtimes import RuntimeUse
 
-#: The labels of a workload that name its quota and the models it asks for; all that an ask carries of labels.
+#: A workload's labels for its quota and its models; an ask has no other labels.
 QUOTA_LABELS = (
     "biz.group.resource.quota",
     "biz.group.resource.quota/cpu-type",
@@ -23,15 +23,15 @@ QUOTA_LABELS = (
     "quota.scheduling.koordinator.sh/tree-id",
 )
 
-#: The label that the API server gives every namespace: its name.
+#: The API server's label for the name of a namespace.
 NAME_LABEL = "kubernetes.io/metadata.name"
-#: Prefixes of the other labels by which a quota may select namespaces: the history keeps them whatever the settings.
+#: Prefixes of further selectable labels of namespaces: the history has them with any settings.
 SELECTABLE = ("app.kubernetes.io/", "bursar.io/")
 
 #: On a suspended object: it waits in this quota's queue, and Bursar starts it. Without it, its user suspended it.
 QUEUE_ANNOTATION = "bursar.io/queue"
 
-#: (path, values): holds where one of the values stands at the path; "" also stands for a field that is absent.
+#: (path, values): true if one of the values is at the path; "" also matches an absent field.
 Holds = tuple[str, tuple[str | bool, ...]]
 
 Left = Callable[[Mapping[str, Any], Any, int], int]
@@ -39,7 +39,7 @@ Left = Callable[[Mapping[str, Any], Any, int], int]
 
 
 class Added(msgspec.Struct, frozen=True):
-    """A container that the controller adds to each pod of a set. Paths begin at the object."""
+    """A container added by the controller to each pod of a set. Paths begin at the object."""
 
     name: str
     #: Quantities of CPU and memory, as Kubernetes writes them.
@@ -48,7 +48,7 @@ class Added(msgspec.Struct, frozen=True):
     #: The controller adds it where all of these hold, and where something stands at ``if_present``.
     when: tuple[Holds, ...] = ()
     if_present: str = ""
-    #: ``resources`` that stand here replace those above.
+    #: ``resources`` here replace those above.
     resources: str = ""
     is_init: bool = False
 
@@ -67,56 +67,58 @@ class PodSet(msgspec.Struct, frozen=True):
     at_least: str = ""
     at_most: str = ""
     times: str = ""
-    #: A flag that leaves the set without pods.
+    #: A flag for a set without pods.
     suspended: str = ""
     #: Paths from the object: the controller makes the set only where all of these hold.
     when: tuple[Holds, ...] = ()
-    #: Containers that the controller adds, and the only container of a set whose template is absent.
+    #: Containers added by the controller; without a template, the only container of the set.
     adds: tuple[Added, ...] = ()
     default_container: Added | None = None
-    #: Pods that the status reports as finished are out.
+    #: Pods finished by the status are excluded.
     left: Left | None = None
     #: An object without this set asks for the others only; otherwise it is refused.
     optional: bool = False
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A governed kind: where an object of it says how many pods of which template it wants."""
+    """A governed kind: the paths of templates and pod counts in its objects."""
 
     group: str
-    #: Versions of the group in which the paths below hold; the first one is followed.
+    #: Versions of the group with the paths below; the first one is followed.
     versions: tuple[str, ...]
     #: The plural, as API paths and admission reviews name it.
     resource: str
     kind: str
     sets: tuple[PodSet, ...]
-    #: Seconds after which it is ended by its controller.
+    #: Seconds until its controller ends it.
     deadline: str = ""
-    #: The flag that keeps it from running, and the annotation whose presence does.
+    #: The suspend flag, and the suspend annotation (its presence counts).
     suspend: str = ""
     stopped: str = ""
-    #: Its controller refuses that flag unless all of these hold, and where something stands at one of the paths.
+    #: Its controller refuses the flag unless all of these hold, and if one of the paths has a value.
     suspends_if: tuple[Holds, ...] = ()
     suspends_without: tuple[str, ...] = ()
-    #: What still runs while suspended (a list or a number): until it is empty the object holds what it asked for.
+    #: Pods still running while suspended (a list or a number): until it is empty the object is charged for its
+    #: demand.
     active: str = ""
-    #: Condition types whose ``True`` means that its controller makes nothing more, and other marks of that, which must all hold.
+    #: Condition types with ``True`` for a controller without further pods, and other marks of an end; all must
+    #: hold.
     ended_conditions: tuple[str, ...] = ()
     ended: tuple[Holds, ...] = ()
-    #: Where the controller is named that makes its pods, and the names of those that make them in this cluster.
+    #: The path of the responsible controller, and the names of the controllers of this cluster.
     managed_by: str = ""
     managers: tuple[str, ...] = ()
     #: How many pods must start together.
     gang: str = ""
-    #: ``at`` of the set whose replicas the scale subresource sets; "" = it has no such subresource.
+    #: ``at`` of the set with the scale subresource; "" = it has no such subresource.
     scales: str = ""
-    #: Whether what it controls is covered by what it asks for.
+    #: Whether its own demand covers its children.
     covers: bool = True
-    #: Whether it waits, suspended, where its quota holds instead of refusing; if its controller takes that.
+    #: Whether it waits suspended in a held queue instead of being refused, if its controller supports that.
     queues: bool = False
-    #: It has no templates: it names a training runtime that has them.
+    #: It has no templates: it names a training runtime with templates.
     has_runtime: bool = False
-    #: The kinds that its controller makes below it.
+    #: Child kinds made by its controller.
     makes: tuple[str, ...] = ("Pod",)
 
     @property
@@ -132,7 +134,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What one workload asks for now.
+    """The current demand of one workload.
 
     ``demand``: ``requests.<resource>`` and ``limits.<resource>`` to amounts over all its pods, cpu in milli, everything
     else in whole units (bytes, counts); no zeros. Nothing, and 0 ``pods``, while it is ``suspended``: held back, stopped
@@ -146,25 +148,25 @@ class Ask(msgspec.Struct, frozen=True):
     suspended: bool = False
     #: Of :data:`QUOTA_LABELS`: the workload's own, else those of its pod templates.
     labels: dict[str, str] = {}
-    #: Of the first pod set that names one.
+    #: Of the first pod set with a label.
     priority_class: str = ""
-    #: Demand of one pod, and number of pods, of the set that the scale subresource sets, or of the only set; None
-    #: where there is no such set. Also known while suspended.
+    #: Demand of one pod and number of pods, for the set with the scale subresource, or for the only set. None
+    #: without such a set. Also known while suspended.
     per_replica: dict[str, int] | None = None
     replicas: int | None = None
-    #: While it is suspended and has not ended: what it asks for once it runs.
+    #: While suspended and not ended: the demand after it resumes.
     wanted: dict[str, int] = {}
     #: It is suspended because it waits in a queue (:data:`QUEUE_ANNOTATION`).
     held: bool = False
-    #: By ``limits.<resource>``: its containers that state no limit of it; by ``requests.<resource>``: those of them that
-    #: state no request either. Their demand is what they request.
+    #: By ``limits.<resource>``: containers without a limit; by ``requests.<resource>``: those of them without a
+    #: request. Their demand is their request.
     unstated: dict[str, tuple[str, ...]] = {}
-    #: Claims of devices that its pods name themselves, without those of templates.
+    #: Claims of devices named by its pods directly, without those of templates.
     claims: tuple[str, ...] = ()
-    #: Of a TrainJob: the runtime that it names. Until that was seen its demand is the runtime's name. Rows of a ledger hold asks:
-    #: unset it is not written, so that those of other kinds are as they were.
+    #: The runtime of a TrainJob. Until it was observed, the demand is the runtime's name. Rows of a ledger hold
+    #: asks: an unset value is not written, so rows of other kinds stay as they were.
     runtime: RuntimeUse | msgspec.UnsetType = msgspec.UNSET
-    #: Another controller that the object names: it makes no pods in this cluster.
+    #: Another controller named by the object: it makes no pods in this cluster.
     managed_by: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -176,7 +178,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a HorizontalPodAutoscaler scales, in its own namespace, and how far."""
+    """The target of a HorizontalPodAutoscaler, in its own namespace, and its limit."""
 
     group: str
     kind: str

@@ -4,25 +4,26 @@ Choices made here, where the objects leave them open:
 
 - A *Job* runs min(parallelism, completions) pods at once, however many it makes in all. Succeeded completions are out, and so are
   failed indexes under ``backoffLimitPerIndex``. A Job without completions makes nothing more after its first success.
-- An object that names another controller in ``managedBy`` asks for nothing: its pods run in another cluster.
-- A *CronJob* is charged one run for as long as it exists, whether a run is due or not: admission can be refused to a
-  person, not to a moment at night. That is exact for the policies Forbid and Replace. ``Allow`` lets runs overlap
-  without a bound, so the charge is one run there too, and a second run at the same time is not covered by it. Suspending
-  stops no run, so what is charged stays until ``status.active`` is empty.
+- An object with another controller in ``managedBy`` asks for nothing: its pods run in another cluster.
+- A *CronJob* is charged one run for as long as it exists, whether a run is due or not: admission can refuse a
+  person, not a run at night. That is exact for the policies Forbid and Replace. ``Allow`` lets runs overlap without
+  a bound, so the charge is one run there too, and a second run at the same time is not covered by it. Suspending
+  stops no run, so the charge stays until ``status.active`` is empty.
 - Pods beyond ``replicas`` while a roll-out goes on (maxSurge) are not asked for by the object, but when they are made.
 - A *DaemonSet* asks for nothing itself: each of its pods is asked for. Its status says on how many nodes it may run, and grows
   without a review when its selector or the nodes change.
-- A *Rollout* that borrows its template by ``workloadRef`` says nothing of its size itself: it is refused.
-- A CronJob whose Jobs are made suspended asks for nothing: whoever resumes such a Job asks.
-- A *RayCluster*'s pods count with the containers that KubeRay adds: autoscaler, log collector, and the workers' wait for the head.
-  The Job that cleans Redis up counts below the cluster.
-- A *RayJob* has its own submitter pod in ``K8sJobMode``, one container more in the head in ``SidecarMode``, and none in other
-  modes. KubeRay makes nothing for an ended RayJob: a cluster that it keeps counts below it. KubeRay fails a suspended one that
-  keeps its cluster, or that selects one (``ValidateRayJobSpec``).
-- A *JobSet* without a failure policy never restarts: Jobs of it that succeeded are out. With one, a restart makes them again.
-- Finished replicas of *training jobs* count to the end: the training operator makes a pod again that was deleted. The init
-  containers of the training operator (PyTorch's wait for its master, MPI's ``kubectl-delivery``) depend on its configuration,
-  and count when the pod is made. An *MPIJob* without a number of workers has none.
+- A *Rollout* with a template borrowed by ``workloadRef`` has no size of its own: it is refused.
+- A CronJob with suspended Jobs asks for nothing: the demand comes with each resumed Job.
+- A *RayCluster*'s pods count with the containers added by KubeRay: autoscaler, log collector, and the workers' wait
+  for the head. The Job that cleans Redis up counts below the cluster.
+- A *RayJob* has its own submitter pod in ``K8sJobMode``, one container more in the head in ``SidecarMode``, and
+  none in other modes. KubeRay makes nothing for an ended RayJob: a cluster kept by it counts below it. KubeRay
+  fails a suspended one with a kept or selected cluster (``ValidateRayJobSpec``).
+- A *JobSet* without a failure policy never restarts: its succeeded Jobs are excluded. With one, a restart makes
+  them again.
+- Finished replicas of *training jobs* count to the end: the training operator recreates a deleted pod. The init
+  containers of the training operator (PyTorch's wait for its master, MPI's ``kubectl-delivery``) depend on its
+  configuration, and count when the pod is made. An *MPIJob* without a number of workers has none.
 - A *TrainJob* has no templates of its own: :mod:`bus.kube.kinds.runtimes`.
 - A *Pod* covers nobody: Spark's driver controls its executors, but asks for itself only.
 
@@ -40,7 +41,7 @@ from bus.kube.kinds.shape import Added, Kind, PodSet
 
 _REPLICAS = PodSet(replicas="replicas")
 _JOB = PodSet(replicas="parallelism", at_most="completions", left=pods_left)
-# The last two stand before the end: the controller deletes what runs, and makes nothing more.
+# The last two stand before the end: the controller deletes running pods, and makes nothing more.
 _JOB_ENDED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 POD = Kind(
@@ -167,7 +168,7 @@ NOTEBOOK = Kind(
 
 
 def _container(name: str, cpu: str, memory: str, **more: Any) -> Added:
-    """A container whose requests are its limits."""
+    """A container with equal requests and limits."""
     return Added(name, (cpu, memory), (cpu, memory), **more)
 
 
@@ -228,7 +229,7 @@ RAYJOB = Kind(
     ("v1", "v1alpha1"),
     "rayjobs",
     "RayJob",
-    # No cluster of its own where it selects one that is there.
+    # It has no cluster of its own if it selects an existing one.
     (
         *_ray("spec.rayClusterSpec", _SUBMITTER, optional=True),
         PodSet(
@@ -324,7 +325,7 @@ def governed(group: str, kind: str) -> Kind | None:
 
 
 def is_open(owner_kind: str, child_kind: str) -> bool:
-    """Whether the owner's controller is no part of Kubernetes, so that its account is not known, and makes such objects."""
+    """Whether the owner's controller is outside Kubernetes, so with an unknown account, and makes such objects."""
     return any(
         entry.kind == owner_kind and not entry.is_native and child_kind in entry.makes
         for entry in GOVERNED
@@ -333,5 +334,5 @@ def is_open(owner_kind: str, child_kind: str) -> bool:
 
 
 def served(group: str, version: str, resource: str) -> Kind | None:
-    """The entry of a resource as admission reviews name it; None where it is not governed in that version."""
+    """The entry of a resource as admission reviews name it; None for a version outside the governed ones."""
     return _BY_RESOURCE.get((group, version, resource))

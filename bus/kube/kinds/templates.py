@@ -1,7 +1,7 @@
-"""What one pod of a template asks for, before there is a pod: Kubernetes' own defaults and sums.
+"""The demand of one pod of a template, before its pod exists: Kubernetes' own defaults and sums.
 
-Two things are not in a template and so not in its demand: the overhead of its runtime class, and what LimitRanges and
-other webhooks add when the pod is made. The pods themselves show them.
+Two things are not in a template and so not in its demand: the overhead of its runtime class, and additions by
+LimitRanges and other webhooks at the pod's creation. The pods themselves show them.
 
 A container without a limit of a resource may use the whole node, so its limit counts as its request there, never as
 nothing; :func:`pod_needs` names it.
@@ -27,19 +27,19 @@ from bus.amounts import (
 from bus.errors import DemandError, QuantityError
 from bus.kube.kinds.paths import bounded
 
-#: Most resource names that one pod may ask for: a fact with more would outgrow a message.
+#: Most resource names of one pod: a fact with more would outgrow a message.
 MOST_RESOURCES = 64
-#: What a container may use without bounds where it states no limit.
+#: Unbounded resources of a container without limits.
 UNBOUNDED = ("cpu", "ephemeral-storage", "memory")
-#: Most keys that are reported, half of them of requests.
+#: Most reported keys, half of them of requests.
 MOST_UNSTATED = 12
-#: Most containers that are named where they lack something, and longest name of one.
+#: Most named containers with missing values, and longest name of one.
 MOST_NAMED = 8
 LONGEST_CONTAINER = 63
-#: In a demand: how many claims of devices are made from the template whose name follows. What it may be given is not written
-#: in the object that names it.
+#: In a demand: the number of device claims made from the named template. The naming object does not hold the
+#: requested devices.
 CLAIM_TEMPLATE = "claims.template/"
-#: In a demand: a training runtime, of the kind and name that follow, that was not seen.
+#: In a demand: a training runtime by kind and name, not observed yet.
 RUNTIME = "trainer.runtime/"
 #: Longest resource name: a prefix of 253, a slash, a name of 63.
 LONGEST_RESOURCE = 253 + 1 + 63
@@ -47,7 +47,7 @@ LONGEST_RESOURCE = 253 + 1 + 63
 _MILLI = 10**6
 _WHOLE = 10**9
 
-#: Kubernetes' own kinds are sent with texts only; an API server keeps numbers in objects whose schema lets it.
+#: Kubernetes' own kinds have texts only; an API server keeps numbers in objects with a loose schema.
 Quantities = dict[str, str | int | float | None]
 Written = dict[str, str]
 
@@ -60,7 +60,7 @@ class Resources(msgspec.Struct, omit_defaults=True):
 
 
 class Container(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What is decoded of a container: no image, command, arguments, environment or mounts."""
+    """The decoded part of a container: no image, command, arguments, environment or mounts."""
 
     name: str | None = None
     resources: Resources | None = None
@@ -68,14 +68,14 @@ class Container(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PodClaim(msgspec.Struct, rename="camel", omit_defaults=True):
-    """An entry of ``resourceClaims``. One that names a claim asks for nothing more: that claim does."""
+    """An entry of ``resourceClaims``. An entry with the name of a claim asks for nothing more: that claim has the demand."""
 
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
 class Spec(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What is decoded of a pod's spec."""
+    """The decoded part of a pod's spec."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -86,13 +86,13 @@ class Spec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Metadata(msgspec.Struct):
-    """What is decoded of a template's metadata."""
+    """The decoded part of a template's metadata."""
 
     labels: dict[str, str] | None = None
 
 
 class Template(msgspec.Struct):
-    """What is decoded of a pod template, and of a pod."""
+    """The decoded part of a pod template, and of a pod."""
 
     spec: Spec
     metadata: Metadata | None = None
@@ -104,7 +104,7 @@ class Template(msgspec.Struct):
 
     @property
     def containers(self) -> int:
-        """How many containers it has, those that only begin included."""
+        """The number of its containers, init containers included."""
         return len(_all(self.spec))
 
     @property
@@ -138,14 +138,14 @@ def _all(spec: Spec) -> list[Container]:
     return [*(spec.init_containers or ()), *(spec.containers or ())]
 
 
-#: Demand of one pod, and what :func:`_unstated` says of it.
+#: Demand of one pod, and the result of :func:`_unstated`.
 Needs = tuple[dict[str, int], dict[str, tuple[str, ...]]]
 
 
 def pod_needs(template: Template, place: str) -> Needs:
-    """Of one pod: ``requests.<resource>`` and ``limits.<resource>``, each rounded up once, at the pod, no zeros; and the
-    containers that state no limit of a resource, by ``limits.<resource>``, of these by ``requests.<resource>`` those that
-    state no request either.
+    """Demand of one pod: ``requests.<resource>`` and ``limits.<resource>``, each rounded up once, at the pod, no
+    zeros; and the containers without a limit of a resource, by ``limits.<resource>``, and of these by
+    ``requests.<resource>`` those without a request.
 
     Raises DemandError for an unreadable quantity, an amount above 2**63 - 1, or too many or too long resource names.
     """
@@ -162,7 +162,7 @@ def pod_needs(template: Template, place: str) -> Needs:
 
 @lru_cache(maxsize=1_024)
 def _known(spec: bytes) -> Needs:
-    """What a spec asks for. Most pods of a cluster are written alike, so they are summed once."""
+    """The demand of a spec. Most pods of a cluster are written alike, so they are summed once."""
     return _needs(_decode(spec), "")
 
 
@@ -198,15 +198,15 @@ def _summed(spec: Spec, place: str) -> dict[str, int]:
 
 
 def claims_of(spec: Spec) -> tuple[str, ...]:
-    """The claims that it names itself, without those of templates."""
+    """The claims named directly, without those of templates."""
     return tuple(
         one.resource_claim_name for one in spec.resource_claims or () if one.resource_claim_name
     )
 
 
 def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:
-    """CPU, memory and local disk are without bounds where they are not limited, and so is a limit of 0 to the kubelet. Of
-    other resources only what is requested without a limit is meant, as what is not named is not given. At most
+    """CPU, memory and local disk are without bounds where they are not limited, and so is a limit of 0 to the
+    kubelet. Other resources count only if requested without a limit, since unnamed ones are not given. At most
     :data:`MOST_NAMED` containers are named of each. The quantities are readable.
     """
     above = _written(spec.resources.limits) if spec.resources else {}

@@ -1,1 +1,1 @@
-"""Follows one kind of object: list, watch, list again, and everything observed published in order."""
+"""Follows one kind of object. Lists it, watches it, lists it again, and publishes every observation in order."""

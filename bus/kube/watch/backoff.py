@@ -1,4 +1,4 @@
-"""How long a source waits after a failure: doubling, with jitter, so that many do not come back at once.
+"""Waits of a source after failures. Each doubles and has jitter, so sources do not all return at once.
 
 No loop of tenacity: lists, watches and their ends count in one row, and each error says the shortest wait itself.
 """
@@ -11,7 +11,7 @@ from bus.kube.watch.contract import ReflectorSettings, ReflectorState
 
 
 class Backoff:
-    """The waits of one reflector. What it waits for is the ``trouble`` of its state."""
+    """The waits of one reflector. The reason is in the ``trouble`` of its state."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the lines of a watch say: events, and how far the watch went. Pure but for its state.
+"""Translates the lines of a watch into events and a resume version. Pure but for its state.
 
 Source: docs/reliability.md.
 """
@@ -21,7 +21,7 @@ _MOVED = ObservationError("a bound object moved to another node")
 
 
 class Changes:
-    """The changes that one watch tells. It counts in the reflector's ``state``, and wants lists where a change is doubted."""
+    """The changes of one watch. It counts in the reflector's ``state``, and requests lists where a change is doubtful."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Changes:
         self._stale_in_a_row = 0
 
     def read(self, chunk: list[bytes], received_us: int) -> tuple[list[Event], BursarError | None]:
-        """The events of lines that came at ``received_us``, and how the server ended the watch behind them, if it did."""
+        """The events of lines received at ``received_us``, and the server's reason if it ended the watch after them."""
         events: list[Event] = []
         for line in filter(None, chunk):
             try:
@@ -62,7 +62,7 @@ class Changes:
         return events, None
 
     def _observed(self, record: Record) -> Event | None:
-        """What one record of the watch says; None where that is stale, known, or doubted."""
+        """The event of one record of the watch; None where the record is stale, known, or doubtful."""
         try:
             event = self._observing.translated(record)
         except (MalformedJsonError, ObservationError) as error:
@@ -79,7 +79,7 @@ class Changes:
         return event
 
     def _parked(self, record: Record, error: MalformedJsonError | ObservationError) -> Event | None:
-        """That ``record`` is refused, with a list since it could have been a delete; None where it was published."""
+        """The refusal of ``record``, with a list, since it could have been a delete. None if already published."""
         event = self._observing.refused(record, error)
         if not self._observing.is_news(event):
             return None

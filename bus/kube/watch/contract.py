@@ -1,8 +1,7 @@
-"""What a source is, and what a loop may ask of a cluster. The adapter :mod:`bus.kube.client` keeps the
-second; tests keep it with a cluster of their own.
+"""The contract of a source, and the requests of a loop to a cluster. The adapter :mod:`bus.kube.client` implements
+the second; tests implement it with a cluster of their own.
 
-Here too, in one place, is what an API server's refusal means: as an HTTP status and as an ERROR
-event of a watch it is the same code.
+API server refusals are defined here too: HTTP statuses and ERROR events of a watch share their codes.
 
 Source: Kubernetes API concepts ("Efficient detection of changes", "Retrieving large results sets in
 chunks").
@@ -30,15 +29,15 @@ from bus.kube.watch.records import Translate, uid_of
 class GoneError(PermanentError):
     """The version or the continuation is not known any more.
 
-    List again from the beginning: what happened in between cannot be watched any more.
+    List again from the beginning: the watch has lost the events since then.
     """
 
 
 class NotInstalledError(PermanentError):
     """The API server does not know this kind.
 
-    Look again after minutes: custom kinds may be installed at any time. Where the kind is no custom one, what answers
-    is no API server of a cluster.
+    Look again after minutes: custom kinds may be installed at any time. For a built-in kind, the server is not an
+    API server of a cluster.
     """
 
 
@@ -50,49 +49,45 @@ class AnswerTooLargeError(ObservationError):
 
 
 class Polling(msgspec.Struct, frozen=True):
-    """How a kind is followed that cannot be watched: all of it is read so often."""
+    """How a kind without watch is followed: a complete read at this interval."""
 
     seconds: float
-    #: Of a uid and a moment: what a deletion of that object would have reported.
+    #: Given a uid and a time: the event of a deletion of that object.
     gone: Callable[[str, int], bytes]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One kind of object that is listed and watched."""
+    """One listed and watched kind of object."""
 
     #: The plural, as permissions and status name it, e.g. ``pods``.
     name: str
     #: Where the API server serves all of them, e.g. ``/api/v1/pods``; with a query where only some are followed.
     path: str
     translate: Translate
-    #: Every version is evidence and is published. Otherwise one that differs by its version only is left
-    #: out.
+    #: Publish every version, as evidence. Otherwise a version without other differences is dropped.
     every_version: bool = False
-    #: Makes the fact of a complete list, which is published too, so that what disappeared unseen is closed. None = they are not.
+    #: Makes the fact of a complete list, also published, so unobserved deletions are closed. None = not published.
     list_fact: Callable[..., Fact] | None = None
-    #: Also those that nobody asked for. They are the larger part of a quiet history.
+    #: Publish the periodic lists too. They are the larger part of a quiet history.
     says_every_list: bool = False
-    #: Its objects are bound to a node (``node`` of the body), once and for ever: one that moves is
-    #: doubted.
+    #: Its objects are bound to one node (``node`` of the body) for ever: a move is doubted.
     is_bound: bool = False
     #: The Kubernetes kind; "" for pods, whose lists name no kind.
     kind: str = ""
     #: A custom kind: where it is not installed, there is nothing to follow.
     is_optional: bool = False
-    #: Followed only while the policy of a reactor reads it: there is much of it, and all that is published is kept.
+    #: Followed only while the policy of a reactor reads it: it is large, and everything published is stored.
     on_demand: bool = False
     #: None = it is watched.
     polling: Polling | None = None
-    #: Of an object whose record was refused: the fact of its readable parts. None = it has none.
+    #: For an object with a refused record: the fact of its readable parts. None = unsupported.
     translate_partly: Translate | None = None
-    #: The uid of an object whose record was refused; "" where it cannot be read.
+    #: The uid of an object with a refused record; "" where it is unreadable.
     uid_of: Callable[[bytes], str] = uid_of
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True):
-    """How a reflector waits and how much it takes at once. Seconds, unless the name says
-    otherwise.
-    """
+    """The waits and limits of a reflector. Seconds, unless the name says otherwise."""
 
     #: Objects of one page of a list. 500 as kubectl and client-go have it: more holds etcd up.
     page_size: int = 500
@@ -101,18 +96,17 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
     #: Shortest time between two publishes: the first of many events is not late, the others share the
     #: next one.
     linger_seconds: float = 0.06
-    #: Of what somebody waits for: publish again once as long has passed as the last publish took, if that is sooner. So a
-    #: calm watch is heard at once, and a busy one shares its publishes.
+    #: For urgent sources: publish again once the duration of the last publish has passed, if sooner. A calm watch
+    #: is published at once, a busy one in batches.
     is_urgent: bool = False
     #: The API server sends a bookmark about every minute; longer silence means a dead connection.
     silence_seconds: float = 75.0
     #: Longest time between two lists. It bounds how long an unseen delete stays unknown.
     relist_seconds: float = 600.0
-    #: Shortest time between two lists that are asked for out of turn: what a tenant can cause is
-    #: bounded.
+    #: Shortest time between two lists out of turn: bounds the load a tenant can cause.
     apart_seconds: float = 10.0
-    #: Shortest time between two words of a source that it is still being told. Just below a minute, as that is how often
-    #: the API server sends bookmarks.
+    #: Shortest time between two heartbeats of a live source. Just below a minute, the bookmark interval of the API
+    #: server.
     heartbeat_seconds: float = 45.0
     #: First wait after a failure; it doubles up to ``longest_wait_seconds``.
     wait_seconds: float = 1.0
@@ -124,37 +118,36 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
 
 
 class ReflectorState(msgspec.Struct):
-    """What ``bursar status`` shows of a reflector. Counters since its start."""
+    """The state of a reflector in ``bursar status``. Counters since its start."""
 
     version: str = ""
     #: When something was last heard of the API server, and when the last complete list was asked
     #: for.
     heard_us: int = 0
     listed_us: int = 0
-    #: What is added to this machine's clock to have the API server's, microseconds.
+    #: Offset from this machine's clock to the API server's, microseconds.
     offset_us: int = 0
     #: Lists asked for, by reason.
     relists: Counter[str] = msgspec.field(default_factory=Counter)
     published: int = 0
-    #: Records that could not be translated (0 is right), versions seen twice or without news,
-    #: versions gone back.
+    #: Records without translation (0 is right), versions repeated or without news, versions gone back.
     refused: int = 0
     skipped: int = 0
     stale: int = 0
     unknown: int = 0
     #: Objects first told of by a change or a delete: their beginning was not seen (A6, A8).
     late: int = 0
-    #: Records that showed a bound object on another node; what a list confirms is published then (A22).
+    #: Records with a bound object on another node; a confirming list publishes them (A22).
     moved: int = 0
     #: When the kind was last found not to be installed; it is not, while this is later than ``heard_us``.
     absent_us: int = 0
-    #: Objects of the newest list whose records were refused: name to reason, the first hundred, and how many they are
-    #: (0 is right). Claims of devices among them are charged by what can be read, others are in no row of the ledger.
+    #: Refused objects of the newest list: name to reason, the first hundred, and their number (0 is right). Device
+    #: claims among them are charged by their readable parts. Others are in no row of the ledger.
     unread: dict[str, str] = msgspec.field(default_factory=dict)
     unread_count: int = 0
     #: Why nothing is published, where a clock is wrong by years; "" where it is not.
     wrong_clock: str = ""
-    #: What keeps the reflector from its work now; "" while it works.
+    #: The current obstacle of the reflector; "" while it works.
     trouble: str = ""
 
     @property
@@ -195,8 +188,7 @@ class Cluster(Protocol):
         """Changes after ``version``, as they arrive: lists of whole lines of JSON, with bookmarks
         among them.
 
-        Ends when the server ends it; a line that was cut by the end is not given. The caller limits
-        the silence.
+        Ends with the server's stream, without a line cut by the end. The caller limits the silence.
         """
         ...
 
@@ -204,9 +196,9 @@ class Cluster(Protocol):
 def refusal(
     code: int, *, verb: str, resource: str, delay_seconds: float = 1.0, resumed: bool = False
 ) -> BursarError:
-    """What a status ``code`` of an API server means for ``verb`` on ``resource``.
+    """The error for status ``code`` of an API server, for ``verb`` on ``resource``.
 
-    ``resumed``: the request carried a version or a continuation, which a 400 may be about.
+    ``resumed``: the request carried a version or a continuation. A 400 may be about it.
     """
     if code in (401, 403):
         return PermissionDeniedError(permission=f"{verb} {resource}", status=code)

@@ -1,8 +1,8 @@
 """JSON cut as bytes: the members of an object, the items of a list, the fields of a type. Pure.
 
-An API server keeps opaque parameters of claims and ``fieldsV1`` byte for byte. So one object may hold bytes that strict
-readers refuse: lone surrogates, doubled keys, invalid UTF-8, thousands of levels. Skipped bytes are never judged. Kept bytes
-are copied, and whoever decodes them judges them.
+An API server keeps opaque parameters of claims and ``fieldsV1`` byte for byte. Strict readers refuse some of these
+bytes: lone surrogates, doubled keys, invalid UTF-8, thousands of levels. Skipped bytes are never checked. Kept
+bytes are copied, and their decoder checks them.
 
 The cost is linear in the bytes. Skipped values are counted in windows at the speed of C: texts are cut out by ``bytes.split``,
 and the remaining brackets show whether the value ends there. Refused: a step for each run of brackets, since a page with one
@@ -26,7 +26,7 @@ from msgspec import inspect
 from bus import strict
 from bus.errors import MalformedJsonError
 
-#: Objects and arrays inside each other that are kept of a value of any type.
+#: Deepest nesting of objects and arrays in a kept value of any type.
 DEEPEST = 48
 #: An unreadable part of a value of any type. Readers of texts, numbers, maps and switches all refuse it.
 UNREADABLE = b"[false]"
@@ -40,14 +40,14 @@ _BRACKETS = re.compile(
 _TEXT_END = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {0x5B: 1, 0x7B: 1, 0x5D: -1, 0x7D: -1}
-#: Bytes of a skipped value that are counted at once.
+#: Bytes of a skipped value counted at once.
 _SMALLEST, _LARGEST = 1_024, 65_536
 _QUOTE, _COLON, _COMMA = b'":,'
 _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b"{}[]"
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The parts of a value that a type reads. Without any the value is kept as it is."""
+    """The parts of a value read by a type. Without any the value is copied as it is."""
 
     #: By the bytes of the key. None = all members are kept.
     fields: dict[bytes, Shape] | None = None
@@ -91,7 +91,7 @@ def _shape_of(kind: inspect.Type) -> Shape:
 
 
 def picked(raw: bytes, kind: Any) -> bytes:
-    """``raw`` without the members that the type ``kind`` never reads. Both of two equal keys are kept.
+    """``raw`` reduced to the members of the type ``kind``. Both of two equal keys are kept.
 
     Raises MalformedJsonError where even the brackets are no JSON.
     """
@@ -130,7 +130,7 @@ class _Cutter:
         self._at = 0
 
     def open(self, bracket: int) -> None:
-        """The bracket that has to come next."""
+        """Reads the next bracket; it must be ``bracket``."""
         begin = self._at
         self._expect(begin, self._token(), bracket)
 
@@ -164,7 +164,7 @@ class _Cutter:
             raise MalformedJsonError(reason="invalid character", offset=begin)
 
     def value(self, shape: Shape | None, depth: int = 0) -> bytes:
-        """What ``shape`` keeps of the next value; None = only its end is looked for."""
+        """The parts of the next value in ``shape``; None = only its end is found."""
         raw, begin = self._raw, self._at
         start = self._token()
         mark = raw[start]
@@ -219,10 +219,10 @@ class _Cutter:
             raise MalformedJsonError(reason="invalid character", offset=start)
 
     def _behind(self, start: int) -> int:
-        """The end of the object or array that begins at ``start``."""
+        """The end of the object or array at ``start``."""
         raw, depth, at, window, in_text = self._raw, 1, start + 1, _SMALLEST, False
         while piece := raw[at : at + window]:
-            # A backslash that escapes the next byte is read with it.
+            # A backslash escapes the next byte: both are read together.
             if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
                 piece = piece[:-1]
             begun = b'"' + piece if in_text else piece
@@ -240,7 +240,7 @@ class _Cutter:
         raise MalformedJsonError(reason="truncated", offset=len(raw))
 
     def _end(self, at: int, depth: int, *, in_text: bool) -> int:
-        """The end of a value of this depth, which is near."""
+        """The nearby end of a value of this depth."""
         if in_text and (text := _TEXT_END.match(self._raw, at)):
             at = text.end()
         while found := _BRACKETS.match(self._raw, at):
@@ -263,7 +263,7 @@ def _is_strict(raw: bytes) -> bool:
 
 
 def _name(key: bytes) -> str | None:
-    """The text of a key; None for one that is none."""
+    """The text of a key; None for an invalid one."""
     try:
         return str(strict.loads(key, max_bytes=len(key)))
     except MalformedJsonError:

@@ -1,8 +1,9 @@
-"""Heartbeats of a live source: proofs that unchanged objects still exist.
+"""Heartbeats of a live source: they confirm unchanged objects.
 
-A quiet pod is charged up to the last proof of it. A watch that is alive, after a list that was accepted, is one: it told of no
-delete. Each source reports so at most once in its period, whatever the server sends. A bookmark alone comes about once a minute,
-and is reported wherever the last report is older than a few seconds: within 75 s there is one as long as the watch is alive.
+A quiet pod is charged up to the last proof of it. A live watch, after an accepted list, is one: it reported no
+delete. Each source reports so at most once in its period, whatever the server sends. A bookmark alone comes about
+once a minute, and is reported wherever the last report is older than a few seconds: within 75 s there is one as
+long as the watch is alive.
 
 Source: Kubernetes API concepts, "Watch bookmarks"; docs/accounting.md, "Time".
 """
@@ -14,7 +15,7 @@ from bus.envelope import Event
 from bus.events.observations import SourceHeard
 from bus.kube.watch.contract import ReflectorSettings, Source
 
-#: Kinds whose lists are not all published say this so many times more seldom: no charge rests on them.
+#: Kinds without published lists report this many times more rarely: they carry no charges.
 SELDOM = 12
 #: Shortest time between two reports of a watch without changes. With the minute between bookmarks it stays below 75 s.
 QUIET_SECONDS = 10.0
@@ -38,11 +39,11 @@ class Heartbeats:
         self._reported_at = now
 
     def unconfirmed(self) -> None:
-        """What was told may not be all: nothing is published until a list is accepted again."""
+        """Stops publishing until a list is accepted again: events may be missing."""
         self._reported_at = float("inf")
 
     def due(self, now: float, received_us: int, version: str, *, is_quiet: bool) -> list[Event]:
-        """The report that is due after lines came at ``received_us``; ``is_quiet``: they were bookmarks alone."""
+        """The report due after lines received at ``received_us``; ``is_quiet``: the lines were bookmarks only."""
         if now < self._reported_at + (self._quiet if is_quiet else self._every):
             return []
         self._reported_at = now

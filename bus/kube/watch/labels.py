@@ -1,5 +1,4 @@
-"""Which labels and annotations leave the cluster, and which of them name the team, the user and the
-GPU model.
+"""Selects the labels and annotations to publish, and reads team, user and GPU model from them.
 
 Labels are written by users, so they are kept by an allow-list and bounded in number and length;
 annotations can hold whole manifests with their secrets (``last-applied-configuration``), so only
@@ -22,13 +21,13 @@ from bus.kube.crds.culling import KUBEFLOW_KEYS
 from bus.kube.kinds import QUEUE_ANNOTATION, QUOTA_LABELS, SELECTABLE
 from bus.user_names import UserNames
 
-#: Most labels, and most annotations, that one fact carries.
+#: Most labels, and most annotations, of one fact.
 MOST = 64
-#: Longest label value that the API server accepts; longer ones are cut.
+#: Longest label value of the API server; longer ones are cut.
 LONGEST_LABEL = 63
 #: Longest token of a user's name.
 LONGEST_TOKEN = 400
-#: Longest annotation value that is kept; longer ones are cut.
+#: Longest kept annotation value; longer ones are cut.
 LONGEST_ANNOTATION = 253
 #: Most bytes that labels and annotations of one fact may take together, as JSON. A message of the
 #: history carries 64 KiB.
@@ -37,11 +36,11 @@ LARGEST_TEXTS = 16 * 1024
 #: left out, since a cut key would be another key.
 LONGEST_KEY = 253 + 1 + 63
 
-#: Labels that Bursar itself reads, beside those of quotas, team and user; they are left out last.
+#: Labels that Bursar itself reads, besides those of quotas, team and user; they are dropped last.
 READ_LABELS = frozenset(
     {"notebook-name", "app.kubernetes.io/component", "component", "bursar.io/probe"}
 )
-#: Annotations that Bursar itself reads or writes; they are left out last.
+#: Annotations that Bursar itself reads or writes; they are dropped last.
 READ_ANNOTATIONS = frozenset(
     {
         *KUBEFLOW_KEYS,
@@ -67,32 +66,31 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Accelerator(msgspec.Struct, frozen=True, array_like=True):
-    """A resource of which each is so many thousandths of a card, named ``model`` where no label of its node says another name."""
+    """A resource counted in thousandths of a card. Its model is ``model`` unless a node label names another."""
 
     gpu_milli: int
     model: str
 
 
 class LabelPolicy(msgspec.Struct, frozen=True):
-    """What a source may take from labels and annotations. The same policy gives the same facts, so
-    a change of it takes effect with the next observation of an object and never in what was published
-    before.
+    """The labels and annotations a source may publish. A changed policy applies from an object's next observation,
+    and never to published facts.
     """
 
-    #: Label of pods and namespaces that names the team.
+    #: Pod and namespace label of the team.
     team: str = "bursar.io/team"
-    #: Label of pods and namespaces that names the user.
+    #: Pod and namespace label of the user.
     user: str = "bursar.io/user"
-    #: Annotations and labels of pods that name the user where the label does not, in this order; of one key the annotation first.
-    #: KubeSpawner 7 writes the name into the annotation and a slug of it into the label.
+    #: Pod annotations and labels with the user's name, if the label is missing, in this order; for one key the
+    #: annotation first. KubeSpawner 7 writes the name into the annotation and a slug of it into the label.
     pod_users: tuple[str, ...] = ("hub.jupyter.org/username",)
-    #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
+    #: Namespace annotation with the user's name, if the label is missing (Kubeflow profiles).
     owner_annotation: str = "owner"
-    #: Under which key names of users go into the history; None = as they are.
+    #: The key to seal user names in the history; None = names stay readable.
     names: UserNames | None = None
-    #: Resources that an installation counts as cards, by name.
+    #: Resources counted as cards by this installation, by name.
     accelerators: tuple[tuple[str, Accelerator], ...] = ()
-    #: Label keys that are kept: reports group by them (``--by label:KEY``).
+    #: Published label keys: reports group by them (``--by label:KEY``).
     label_keys: frozenset[str] = frozenset(
         {
             "app",
@@ -114,7 +112,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             *QUOTA_LABELS,
         }
     )
-    #: Prefixes of label keys that are kept. Settings add to them: quotas select namespaces by those in ``SELECTABLE``.
+    #: Prefixes of published label keys. Settings add to them: quotas select namespaces by those in ``SELECTABLE``.
     label_prefixes: tuple[str, ...] = (
         "app.kubernetes.io/",
         "batch.kubernetes.io/",
@@ -124,10 +122,9 @@ class LabelPolicy(msgspec.Struct, frozen=True):
         "topology.kubernetes.io/",
         "training.kubeflow.org/",
     )
-    #: Prefixes of annotation keys that are kept. Each may leave the cluster with its whole value:
-    #: add with care.
+    #: Prefixes of published annotation keys. Each may leave the cluster with its whole value: add with care.
     annotation_prefixes: tuple[str, ...] = ("bursar.io/", *KUBEFLOW_KEYS)
-    #: Node labels that name the GPU model, by falling precedence; the first that is there counts.
+    #: Node labels with the GPU model, by falling precedence; the first present one counts.
     model_labels: tuple[str, ...] = (
         "nvidia.com/gpu.product",  # NVIDIA GPU feature discovery
         "kubernetes.io/gpu-model",  # Koordinator since 1.0
@@ -142,7 +139,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """What of an object's labels and annotations goes into its fact, and which had to be cut or left out."""
+    """The labels and annotations of one object for its fact, and the names of cut or dropped ones."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -153,11 +150,11 @@ class Texts(msgspec.Struct, frozen=True):
 def kept_texts(
     labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None, policy: LabelPolicy
 ) -> Texts:
-    """The labels and annotations that ``policy`` keeps, together at most :data:`LARGEST_TEXTS` as JSON.
+    """The labels and annotations of ``policy``, together at most :data:`LARGEST_TEXTS` as JSON.
 
-    Annotations are left out first, then labels, from the end of their order, so that two watchers
-    keep the same ones: what Bursar itself reads goes last, and the keys that the settings name before it, or a
-    tenant could push them out with labels below a prefix. At most 64 of each.
+    Annotations are dropped first, then labels, from the end of their order, so two watchers keep the same ones.
+    Keys of Bursar go last, and keys of the settings before them. Otherwise a tenant could displace them with labels
+    below a prefix. At most 64 of each.
     """
     labels = _sealed(labels or {}, policy)
     kept, labels_cut, size = _bounded(
@@ -173,14 +170,14 @@ def kept_texts(
 def kept_labels(
     labels: Mapping[str, str] | None, policy: LabelPolicy
 ) -> tuple[dict[str, str], bool]:
-    """The labels that ``policy`` keeps, as :func:`kept_texts` does, and whether any had to be cut or left out."""
+    """The labels of ``policy``, bounded as in :func:`kept_texts`, and whether any was cut or dropped."""
     labels = _sealed(labels or {}, policy)
     kept, cut, _ = _bounded(labels, _chosen_labels(labels, policy), _longest(policy), LARGEST_TEXTS)
     return kept, cut
 
 
 def _sealed(labels: Mapping[str, str], policy: LabelPolicy) -> Mapping[str, str]:
-    """The labels, those that name users under the policy's key."""
+    """The labels, with user names sealed under the policy's key."""
     if policy.names is None:
         return labels
     users = {key: name for key in (policy.user, *policy.pod_users) if (name := named(key, labels))}
@@ -188,7 +185,7 @@ def _sealed(labels: Mapping[str, str], policy: LabelPolicy) -> Mapping[str, str]
 
 
 def _longest(policy: LabelPolicy) -> int:
-    """Longest label value that is kept: a token is longer than its name."""
+    """Longest kept label value: a token is longer than its name."""
     return LONGEST_LABEL if policy.names is None else LONGEST_TOKEN
 
 
@@ -220,8 +217,7 @@ def _chosen_annotations(annotations: Mapping[str, str] | None, policy: LabelPoli
 
 
 def named(key: str, *sources: Mapping[str, str] | None) -> str | None:
-    """The value under ``key`` in the first of ``sources`` that has one; None where none has, or it
-    is empty.
+    """The first non-empty value under ``key`` in ``sources``, or None.
 
     Cut to the length of a label value: teams and users are keys of the ledger's rows.
     """
@@ -260,7 +256,7 @@ def _sealed_name(policy: LabelPolicy, name: str | None) -> str | None:
 
 
 def gpu_model(labels: Mapping[str, str] | None, policy: LabelPolicy) -> str | None:
-    """The value of the first GPU model label that a node has; None = it has none."""
+    """The value of a node's first GPU model label, or None."""
     for key in policy.model_labels:
         model = named(key, labels)
         if model is not None:
@@ -271,7 +267,7 @@ def gpu_model(labels: Mapping[str, str] | None, policy: LabelPolicy) -> str | No
 def _bounded(
     texts: Mapping[str, str], chosen: list[str], longest: int, room: int
 ) -> tuple[dict[str, str], bool, int]:
-    """(what is kept of ``chosen``, by key, whether anything was cut, its size as JSON). The first of ``chosen`` stay longest."""
+    """(kept items of ``chosen`` by key, whether anything was cut, size as JSON). The first of ``chosen`` stay longest."""
     kept: dict[str, str] = {}
     cut, used = False, 0
     for key in chosen:
@@ -299,6 +295,6 @@ def encoded_size(text: str) -> int:
 
 
 def quota_labels(labels: Mapping[str, Any]) -> dict[str, str]:
-    """Those labels that name a quota, or a model. They may be those of a review."""
+    """The labels for a quota or a model. They may be those of a review."""
     found = ((key, labels.get(key)) for key in QUOTA_LABELS)
     return {key: value for key, value in found if value and isinstance(value, str)}

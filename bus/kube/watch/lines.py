@@ -1,4 +1,4 @@
-"""The lines of a watch: opened, told apart, and refused where they cannot be read. Pure.
+"""Opens the lines of a watch, tells their kinds apart, and refuses unreadable ones. Pure.
 
 Source: Kubernetes API reference, meta/v1 WatchEvent and Status; docs/reliability.md.
 """
@@ -18,7 +18,7 @@ from bus.kube.watch.contract import refusal
 from bus.kube.watch.records import LONGEST_ID, Record
 
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
-#: Longest reason that a refusal carries.
+#: Longest reason in a refusal.
 LONGEST_REASON = 200
 
 #: Bytes of a line around its type and its object, as an API server writes it.
@@ -56,14 +56,14 @@ def opened(line: bytes) -> tuple[str, bytes]:
     """The type and the raw object of a line; the type is "" where it has none. The object is not
     looked at yet.
 
-    Raises MalformedJsonError for a line that is no JSON around its object, or has one of them twice.
+    Raises MalformedJsonError for a line without valid JSON around its object, or with a doubled key.
     """
     try:
         read = _line_decoder.decode(line)
     except msgspec.ValidationError:
         return "", b""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # The decoder judges bytes that it skips. A cut line does not end.
+        # The decoder also checks skipped bytes. A cut line does not end.
         return _cut(line)
     raw = bytes(read.object)
     # Where nothing but these two keys has room, neither can be there twice.
@@ -81,7 +81,7 @@ def _cut(line: bytes) -> tuple[str, bytes]:
 
 
 def bookmark(raw: bytes) -> str:
-    """The version of a BOOKMARK's object; "" where it has none that can be used (A5)."""
+    """The version of a BOOKMARK's object; "" without a usable one (A5)."""
     try:
         metadata = _bookmark_decoder.decode(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -91,9 +91,7 @@ def bookmark(raw: bytes) -> str:
 
 
 def failure(raw: bytes, resource: str) -> BursarError:
-    """What an ERROR's object means for the watch on ``resource``; one that cannot be read is an
-    outage.
-    """
+    """The error in an ERROR's object for the watch on ``resource``; an unreadable one is an outage."""
     try:
         status = _status_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -109,8 +107,8 @@ def failure(raw: bytes, resource: str) -> BursarError:
 
 
 def refused(record: Record, resource: str, error: MalformedJsonError | ObservationError) -> Event:
-    """``observation.refused`` for a record that could not be translated: why, and a digest of
-    what, never what.
+    """``observation.refused`` for an untranslatable record: the reason and a digest of its content, never the
+    content.
     """
     digest = hashlib.sha256(record.object).hexdigest()
     fact = ObservationRefused(
@@ -129,10 +127,10 @@ def refused(record: Record, resource: str, error: MalformedJsonError | Observati
 
 
 def with_distinct_ids(events: list[Event], error: DuplicateIdError) -> list[Event]:
-    """``events`` with a digest of the body in the id that was used for another body before.
+    """``events``, with a digest of the body in an id already used for another body.
 
-    A cluster's store that was put back gives versions out again: both contents were observed, so both are published. Raises
-    ``error`` when that id had the digest already: then it is forged.
+    A restored store of a cluster reuses versions: both contents were observed, so both are published. Raises
+    ``error`` when the id had the digest already: then it is forged.
     """
     distinct = []
     for event in events:

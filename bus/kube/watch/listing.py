@@ -1,8 +1,8 @@
-"""Reads one list of a source: every object, or who is there and in which version.
+"""Reads one list of a source: every object, or only uids and versions.
 
-The periodic list is a proof of who is there: a watch may lose a delete and not know. Objects say nothing new in it, as the watch
-told of them, so it asks for metadata alone, less than a tenth of the work. A version in it that the watch does not tell later has a
-list of objects follow. All other lists show what an object is.
+The periodic list proves the existence of objects: a watch may lose a delete unnoticed. Objects hold no news there,
+as the watch reported them. So it reads metadata alone, less than a tenth of the work. A version unknown to the
+watch triggers a list of objects. All other lists read whole objects.
 
 Source: Kubernetes API concepts, "Metadata-only fetches"; docs/reliability.md.
 """
@@ -24,25 +24,25 @@ from bus.kube.watch.publishing import EventPublisher
 from bus.kube.watch.records import LONGEST_ID
 from bus.kube.watch.seen_versions import SeenVersions
 
-#: Bytes of objects that are read before other tasks have their turn.
+#: Bytes of objects read before other tasks have their turn.
 BYTES_AT_ONCE = 1024 * 1024
-#: Lists that may expire between their pages before one is asked for in a single page (A13).
+#: Lists in a row that may expire between their pages, before one list in a single page (A13).
 MOST_EXPIRED = 2
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What one list said."""
+    """The result of one list."""
 
     #: The list's version.
     version: str
-    #: Who is in it: uid to version; None where it is not complete.
+    #: Its members: uid to version; None where it is incomplete.
     versions: dict[str, str] | None
-    #: What moved to another node, which is not published yet.
+    #: Objects on another node, not published yet.
     moved: list[Event] = []
 
 
 class ListReader:
-    """The lists of one source. It says what is new in them."""
+    """The lists of one source. It publishes their news."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class ListReader:
         self._saying = saying
         self._clock = clock
         self._largest = self._page_size = settings.page_size
-        #: Lists in a row that expired between their pages.
+        #: Lists in a row, expired between their pages.
         self.expired_in_a_row = 0
 
     async def read(self, *, metadata_only: bool) -> Listing:
-        """One list, complete or not. Raises what the cluster raises, and what the clock does."""
+        """One list, complete or not. Raises the errors of the cluster and of the clock."""
         limit = self._page_size
         if self.expired_in_a_row >= MOST_EXPIRED and limit == self._largest:
             limit = 0
@@ -108,7 +108,7 @@ class ListReader:
     async def _publish_page(
         self, items: list[bytes], received_us: int, moved: list[Event]
     ) -> list[tuple[str, str]]:
-        """Say what is new in the objects of a page; what moved to another node is put to ``moved``."""
+        """Publishes the news in the objects of a page; objects on another node are added to ``moved``."""
         named, events, size = [], [], 0
         for item in items:
             # A page of large objects takes seconds, and webhook and leader wait in the same loop.

@@ -1,4 +1,4 @@
-"""Complete lists as facts: who was there at one moment, cut into parts that are each complete in themselves.
+"""Complete lists as facts: the objects at one moment, cut into self-contained parts.
 
 Source: docs/architecture.md; docs/wrong-input.md.
 """
@@ -27,9 +27,9 @@ def listed(
 ) -> list[Event]:
     """One complete list as events, each complete for its own range of uids. ``fact`` makes the body of one.
 
-    The ranges follow each other without gap or overlap from the open start to the open end, also
-    when the list is empty: then one part says that there is nothing at all. ``time_us`` is when the
-    list was asked for. ``name`` tells lists of kinds that share a fact apart.
+    The ranges follow each other without gap or overlap from the open start to the open end, also when the list is
+    empty: then one part reports that nothing exists. ``time_us`` is the time of the list request. ``name``
+    distinguishes lists of kinds with a shared fact.
     """
     parts = list(_parts(sorted(set(uids)), per_part))
     events = []

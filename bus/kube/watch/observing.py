@@ -1,7 +1,6 @@
-"""What the records of one source say, and whether it is news; and which objects of the newest list say nothing.
+"""Translates the records of one source, detects news, and names refused objects of the newest list.
 
-An object whose record is refused is there and in no row of the ledger. So each complete list names those that it holds,
-until a list holds none.
+A refused object exists and has no row in the ledger. So each complete list names them, until a list has none.
 
 Source: docs/accounting.md; docs/reliability.md.
 """
@@ -17,7 +16,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.kube.watch.seen_versions import SeenVersions
 
-#: Refused objects of one list that are named; the others are counted.
+#: Named refused objects of one list; the others are counted.
 MOST_NAMED = 100
 
 
@@ -46,11 +45,11 @@ class Observing:
         return Record(change, raw, received_us, self.name, self.published_by)
 
     def translated(self, record: Record) -> Event:
-        """The event of ``record``. Raises what a translation raises."""
+        """The event of ``record``. Raises the errors of a translation."""
         return self._source.translate(record, self._labels)
 
     def item(self, record: Record) -> tuple[Event, str]:
-        """The event of an item of a list and its uid, which may be "" where the item is refused.
+        """The event of a list item and its uid. The uid may be "" for a refused item.
 
         A refused item is named, and its readable parts are published where its kind has a fact of these.
         """
@@ -75,11 +74,11 @@ class Observing:
             return None
 
     def refused(self, record: Record, error: MalformedJsonError | ObservationError) -> Event:
-        """That ``record`` says nothing that can be used."""
+        """The refusal of an unusable ``record``."""
         return lines.refused(record, self._source.name, error)
 
     def begin_list(self) -> None:
-        """A list begins: what is refused from now on is refused in it."""
+        """A list begins: refusals from now on count for it."""
         self._unread, self._unread_count = {}, 0
 
     def end_list(self) -> None:

@@ -12,7 +12,7 @@ from bus.kube.watch.contract import Cluster, Page
 async def pages(
     cluster: Cluster, path: str, *, limit: int, metadata_only: bool = False
 ) -> AsyncGenerator[Page]:
-    """The pages of one list of ``path``. Raises what :meth:`Cluster.page` raises."""
+    """The pages of one list of ``path``. Raises the errors of :meth:`Cluster.page`."""
     ask = partial(cluster.page, path, limit=limit, metadata_only=metadata_only)
     page = await ask()
     while page.following:

@@ -1,7 +1,7 @@
-"""The loop that follows what cannot be watched: read all of it, say what is new, and again after a while.
+"""Follows a kind without watch: reads it completely, publishes the news, and waits.
 
-What is there no more is said to be gone once a complete list lacks it; an empty one after many needs a second that agrees. It
-waits, backs off and gives up as a reflector does.
+Vanished objects are reported after a complete list; an empty list after many objects needs a second one. It waits,
+backs off and gives up as a reflector does.
 
 Source: docs/reliability.md.
 """
@@ -64,7 +64,7 @@ class Poller:
         self._source, self._polling, self._cluster = source, source.polling, cluster
         self._clock = clock if isinstance(clock, ServerClock) else ServerClock(clock)
         self._settings = settings or ReflectorSettings()
-        #: Uids of what was published and is not gone.
+        #: Uids of published and existing objects.
         self._there = set(known or {})
         self._known = SeenVersions(known or {}, every_version=source.every_version)
         self._observing = Observing(source, labels or LabelPolicy(), self.state, self._known, name)
@@ -75,8 +75,8 @@ class Poller:
         self._was_empty = False
 
     async def run(self) -> NoReturn:
-        """Follows the cluster until cancelled. Raises PermissionDeniedError when a permission stays missing, NotInstalledError
-        where the kind is not there, and what the bus raises when trying again would be wrong.
+        """Follows the cluster until cancelled. Raises PermissionDeniedError for a missing permission,
+        NotInstalledError for a missing kind, and permanent errors of the bus.
         """
         while True:
             try:
@@ -106,7 +106,7 @@ class Poller:
             return
 
     async def _read(self) -> None:
-        """Say what is new in a list, and what it lacks."""
+        """Publishes the news of a list, and its missing objects."""
         reason = "asked" if self._asked.is_set() else "period"
         self._asked.clear()
         self.state.relists[reason] += 1
@@ -121,7 +121,7 @@ class Poller:
                 for item in page.items:
                     record = self._observing.record("LISTED", item, received_us)
                     event, uid = self._observing.item(record)
-                    # Of what cannot be read nobody knows whether it is somebody who seems to be gone.
+                    # An unreadable object may be one of the seemingly vanished ones.
                     is_complete = is_complete and bool(uid)
                     there.add(uid)
                     if self._observing.is_news(event):

@@ -1,4 +1,4 @@
-"""Publishes what a source observed: everything, in order, however long the bus is away.
+"""Publishes the observations of a source: all, in order, however long the bus is away.
 
 Source: docs/architecture.md; docs/wrong-input.md A30.
 """
@@ -55,8 +55,8 @@ class EventPublisher:
             except DuplicateIdError as error:
                 part = with_distinct_ids(part, error)
             except RetryableError as error:
-                # The same ids again: what was stored without an answer is not stored twice. The error says the
-                # shortest wait, and a duplicate on the way changes what is published: no loop of tenacity does both.
+                # The same ids again: an unacknowledged stored event is not stored twice. The error has the shortest
+                # wait, and a duplicate changes the published events: no loop of tenacity does both.
                 attempts += 1
                 self._state.trouble = str(error)
                 await self._waits.sleep(max(error.delay_seconds, self._waits.growing(attempts)))

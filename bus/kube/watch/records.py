@@ -1,10 +1,8 @@
-"""One watch or list record, and what every kind of object has in it: the shared half of all
-translate() functions.
+"""Reads one watch or list record and its common fields: the shared half of all translate() functions.
 
-Everything here is strict where a wrong guess would charge the wrong object (uid, name, version),
-and lenient where the ledger can flag and go on (stamps, labels). What cannot be translated raises:
-the source then writes ``observation.refused`` and lists again, since the record could have been a
-delete.
+Everything here is strict where a wrong guess would charge the wrong object (uid, name, version), and lenient where
+the ledger can flag and go on (stamps, labels). Other records raise: the source then writes ``observation.refused``
+and lists again, since the record could have been a delete.
 
 Source: Kubernetes API reference, meta/v1 ObjectMeta; docs/reliability.md.
 """
@@ -27,15 +25,15 @@ from bus.kube.watch.labels import LabelPolicy
 
 #: Largest body of a fact in bytes: a message of the stream carries no more.
 LARGEST_BODY = 64 * 1024
-#: Longest uid and resourceVersion that are taken; Kubernetes writes 36 and at most 20 characters.
+#: Longest accepted uid and resourceVersion; Kubernetes writes 36 and at most 20 characters.
 LONGEST_ID = 128
 #: Longest object name (RFC 1123 subdomain).
 LONGEST_NAME = 253
-#: Longest stamp that is carried on; a longer one is cut, and so unreadable, as it was.
+#: Longest published stamp; a longer one is cut, and so stays unreadable.
 LONGEST_STAMP = 40
 
-#: Largest record that is read. etcd keeps 1.5 MiB of an object, and an API server writes ``<``, ``>``
-#: and ``&`` of it as six characters each.
+#: Largest accepted record. etcd keeps 1.5 MiB of an object, and an API server writes ``<``, ``>`` and ``&`` of it
+#: as six characters each.
 LARGEST_RECORD = 12 * 1024 * 1024
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -69,12 +67,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Translate(Protocol):
     """How a kind of object becomes a fact: pure, stateless, allow-listed.
 
-    Raises MalformedJsonError or ObservationError for a record that must be parked, and no other
-    error.
+    Raises only MalformedJsonError or ObservationError, for a record to park.
     """
 
     def __call__(self, record: Record, labels: LabelPolicy, /) -> Event:
-        """The one event that this record says."""
+        """The one event of this record."""
         ...
 
 
@@ -88,7 +85,7 @@ class OwnerReference(msgspec.Struct, rename="camel"):
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """The part of ``metadata`` that any fact may carry. Everything else is never decoded."""
+    """The publishable part of ``metadata``. Everything else is never decoded."""
 
     uid: str
     name: str
@@ -146,12 +143,12 @@ _version_decoder = msgspec.json.Decoder(_Metadata)
 _name_decoder = msgspec.json.Decoder(_Unnamed)
 _written_decoder = msgspec.json.Decoder(_Written)
 
-#: What a decoder raises for bytes that it cannot read.
+#: Errors of a decoder for unreadable bytes.
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decoded(raw: bytes, kind: type[T]) -> T:
-    """The object in ``raw``, of the shape of ``kind``. The fields that ``kind`` reads are strict JSON; others are skipped.
+    """The object in ``raw``, of the shape of ``kind``. Fields of ``kind`` are strict JSON; others are skipped.
 
     Raises MalformedJsonError (not strict JSON) or ObservationError (not this shape). Neither
     repeats any content.
@@ -179,7 +176,7 @@ def _value(raw: bytes, kind: type) -> object:
 
 
 def _without_managed_fields(raw: bytes) -> bytes:
-    """``raw`` without the server's notes on who set what: half of an object's bytes, and nothing that is ever read.
+    """``raw`` without ``managedFields``: half of an object's bytes, and never read.
 
     They end an object's metadata, which goes before its ``spec``. Inside of text the quotes would be escaped, so neither mark
     can stand in one. Opaque parameters may hold both marks, behind the first ``spec``.
@@ -192,33 +189,33 @@ def _without_managed_fields(raw: bytes) -> bytes:
 
 
 def identified(metadata: Metadata) -> Metadata:
-    """``metadata`` itself, if it says which object in which version this is.
+    """``metadata`` itself, once its uid, name and version are valid.
 
-    Raises ObservationError naming the field that is empty, too long or holds control characters.
+    Raises ObservationError with the field: empty, too long, or with control characters.
     """
     _plain("uid", metadata.uid, LONGEST_ID)
     _plain("resourceVersion", metadata.resource_version, LONGEST_ID)
     _plain("name", metadata.name, LONGEST_NAME)
-    # Both are parts of the event's id, which a slash takes apart.
+    # Both are parts of the event's id, and a slash separates these.
     if "/" in metadata.uid or "/" in metadata.resource_version:
         raise ObservationError("an identity holds a slash")
     return metadata
 
 
 def namespaced(metadata: Metadata) -> str:
-    """The namespace of an object that must have one. Raises ObservationError."""
+    """The required namespace of an object. Raises ObservationError."""
     return _plain("namespace", metadata.namespace or "", LONGEST_NAME)
 
 
 def stamp(text: str | None) -> str | None:
-    """A stamp as it was written; whoever folds it decides what an unreadable one means."""
+    """A stamp as it was written; the fold interprets unreadable ones."""
     if not text:
         return None
     return text if len(text) <= LONGEST_STAMP else text[:LONGEST_STAMP]
 
 
 def controller(metadata: Metadata) -> Owner | None:
-    """The object's controller; None where it has none, or one whose reference is not usable."""
+    """The object's controller; None without a controller, or without a usable reference."""
     for reference in metadata.owner_references or ():
         if reference.controller:
             if not (usable(reference.uid, LONGEST_ID) and usable(reference.name, LONGEST_NAME)):
@@ -230,8 +227,7 @@ def controller(metadata: Metadata) -> Owner | None:
 
 
 def event_of(fact: Fact, record: Record, *, key: str, uid: str, resource_version: str) -> Event:
-    """``fact`` as the event of ``record``, with the id that two watchers of one object version
-    share.
+    """``fact`` as the event of ``record``, with the same id in every watcher of this object version.
 
     Raises TooLargeError when its body is larger than a message may be.
     """
@@ -248,13 +244,13 @@ def event_of(fact: Fact, record: Record, *, key: str, uid: str, resource_version
 
 
 def identity(event: Event) -> tuple[str, str]:
-    """The uid and the resourceVersion of the object that an event of :func:`event_of` is about."""
+    """The uid and the resourceVersion in an event of :func:`event_of`."""
     _, uid, version, *_ = event.id.split("/")
     return uid, version
 
 
 def _skipping(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
-    """The fields that ``decoder`` reads of ``raw``, whatever bytes the others hold; None where it cannot read them."""
+    """The fields of ``decoder`` in ``raw``, whatever bytes the others hold; None where they are unreadable."""
     try:
         return decoder.decode(raw)
     except _UNDECODABLE:
@@ -266,27 +262,27 @@ def _skipping(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
 
 
 def uid_of(raw: bytes) -> str:
-    """The uid of an object that could not be translated; "" where not even that can be read.
+    """The uid of an untranslatable object; "" where even the uid is unreadable.
 
-    Who is in a list exists, whether or not the rest of it is understood.
+    A listed object exists, readable or not.
     """
     found = _skipping(_uid_decoder, raw)
     return found.metadata.uid if found and usable(found.metadata.uid, LONGEST_ID) else ""
 
 
 def version_of(raw: bytes) -> tuple[str, str]:
-    """The uid and the resourceVersion of an object of which nothing else is read; both "" where they cannot be."""
+    """The uid and the resourceVersion of an otherwise unread object; both "" where they are unreadable."""
     found = _skipping(_version_decoder, raw)
     if found is None:
         return "", ""
     both = found.metadata.uid, found.metadata.resource_version
-    # As for an event's id, which a slash takes apart.
+    # As in an event's id: a slash separates its parts.
     is_plain = all(usable(one, LONGEST_ID) and "/" not in one for one in both)
     return both if is_plain else ("", "")
 
 
 def status_written(raw: bytes) -> str | None:
-    """The newest time in ``managedFields`` of the status subresource; None where there is none that can be read."""
+    """The newest time in ``managedFields`` of the status subresource; None without a readable one."""
     found = _skipping(_written_decoder, raw)
     if found is None:
         return None
@@ -295,7 +291,7 @@ def status_written(raw: bytes) -> str | None:
 
 
 def called(raw: bytes) -> str:
-    """``namespace/name`` of an object that could not be translated, for people; "" where not even that can be read."""
+    """``namespace/name`` of an untranslatable object, for people; "" where even that is unreadable."""
     found = _skipping(_name_decoder, raw)
     if found is None:
         return ""
@@ -304,9 +300,7 @@ def called(raw: bytes) -> str:
 
 
 def is_delete(record: Record) -> bool:
-    """Whether ``record`` says that its object is gone. Raises ObservationError for an unknown
-    change.
-    """
+    """Whether ``record`` is a delete. Raises ObservationError for an unknown change."""
     if record.change == "DELETED":
         return True
     if record.change in ("ADDED", "MODIFIED", "LISTED"):
@@ -315,7 +309,7 @@ def is_delete(record: Record) -> bool:
 
 
 def notes(*found: tuple[str, bool]) -> tuple[str, ...]:
-    """The names of those notes that hold."""
+    """The names of the true notes."""
     return tuple(name for name, holds in found if holds)
 
 

@@ -1,24 +1,22 @@
-"""The loop that follows one kind of object: list, then watch from the list's version, for ever.
+"""Follows one kind of object: list, then watch from the list's version, for ever.
 
 Everything observed is published, and nothing is dropped: while the bus is away the loop waits, and
 the watch with it. The rules, each with the row of the catalogue it answers:
 
-- A list is asked for at the start, after a version is gone (A3), after silence (A27), after a
-  record that could not be read (A1, A2), and every ten minutes, since a watch may lose a delete and
-  not know. A watch then goes on from where it was, not from the list: what happened in between is
-  still told, delete stamps too.
-- The list of every ten minutes is of metadata only, while nothing is unsettled: it shows who is there, not what it is. A
-  list that names a version that the watch has yet to tell is said when it did; when it has come so far and did not, a
-  list of objects follows.
-- Only a complete list says who is gone: not one that broke off or expired between its pages (A13),
-  not a truncated one (A15), not one older than what was watched (P23), and an empty one only when a
-  second agrees (A14).
-- A bound pod never moves to another node. The first record that says so is parked and listed for,
-  at most once in ten minutes; a list that is accepted is accepted in this too (A22).
+- A list is read at the start, after a lost version (A3), after silence (A27), after an unreadable record (A1, A2),
+  and every ten minutes. A watch may lose a delete unnoticed. The watch then resumes from its own version, not from
+  the list: events in between are still reported, delete stamps too.
+- The list of every ten minutes reads metadata only, unless something is unsettled: it proves existence, not
+  content. If it names versions ahead of the watch, it is published after the watch reached them. If the watch
+  passes them without a report, a list of objects follows.
+- Only a complete list proves absence. These do not: a list broken off or expired between its pages (A13), a
+  truncated one (A15), one older than the watch (P23), and an empty one without a second empty one (A14).
+- A bound pod never moves to another node. The first record of a move is parked and a list is requested, at most
+  once in ten minutes; an accepted list is accepted in this too (A22).
 - A version goes forward only (A5, A12). The same version of an object is published once (A7).
-- Times are by the API server's clock. A clock that cannot be right says nothing; one that was set waits for a list.
-- Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
-  permission that lasts 60 s ends the loop with its name (A4).
+- Times are by the API server's clock. An implausible clock is ignored; a clock that was set waits for a list.
+- Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a permission missing for 60
+  s ends the loop with its name (A4).
 
 Source: docs/reliability.md; kubespawner's and client-go's
 reflectors.
@@ -80,10 +78,9 @@ class Reflector:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """``name`` is the cluster's in subjects. ``known``: uid to resourceVersion of what is in
-        the history already, so that a restart does not say it again. ``vanished`` is called after
-        such an event was published: pods are listed again when their namespace goes (A24).
-        ``jitter`` gives a number from 0 to 1.
+        """``name`` is the cluster's in subjects. ``known`` maps uid to resourceVersion of published objects, so a
+        restart does not repeat them. ``vanished`` is called after such an event was published: pods are listed
+        again when their namespace is deleted (A24). ``jitter`` gives a number from 0 to 1.
         """
         self.state = ReflectorState()
         self._source = source
@@ -106,12 +103,12 @@ class Reflector:
         )
         self._unaccepted = 0
         self._doubted = False
-        #: A list of metadata, and when it was asked for, that named what the watch has yet to tell.
+        #: A list of metadata ahead of the watch, and its request time.
         self._unproven: tuple[Listing, int] | None = None
 
     async def run(self) -> NoReturn:
-        """Follows the cluster until cancelled. Raises PermissionDeniedError when a permission stays
-        missing, and what the bus raises when trying again would be wrong.
+        """Follows the cluster until cancelled. Raises PermissionDeniedError for a missing permission, and permanent
+        errors of the bus.
         """
         while True:
             try:
@@ -143,9 +140,9 @@ class Reflector:
     # Lists.
 
     async def _list(self) -> None:
-        """Publishes every object that is not known, then, if the list is accepted, who is there."""
+        """Publishes every unknown object, then, if the list is accepted, the list itself."""
         reason = self._schedule.begin()
-        # What it holds is known but for what the watch is about to tell, unless something is unsettled.
+        # Its content is known except for lines about to come from the watch, unless something is unsettled.
         is_settled = bool(self.state.version) and not (
             self._known.awaits or self.state.unread_count
         )
@@ -178,14 +175,14 @@ class Reflector:
             self._heartbeats.unconfirmed()
             self._schedule.want(doubt, self._waits.growing(self._unaccepted))
         elif metadata_only and self._known.awaits:
-            # It is published behind all that it is about, as a list of objects is.
+            # It is published after all its objects, as a list of objects is.
             self._known.keep_only(found.versions or {})
             self._unproven = found, asked_us
             self._schedule.want("missed", self._settings.silence_seconds)
         else:
             self._known.keep_only(found.versions or {})
             await self._believe(found, asked_us, reason)
-        # Otherwise the watch goes on from where it was, and tells what happened before this list.
+        # Otherwise the watch resumes from its own version, and reports the events before this list.
         if not self.state.version:
             self.state.version = found.version
 
@@ -230,7 +227,7 @@ class Reflector:
         self._schedule.want("period", self._settings.relist_seconds * (1 - 0.1 * self._jitter()))
 
     async def _prove(self, found: Listing, asked_us: int) -> None:
-        """The watch came as far as a list of metadata: it is accepted if the watch told what it named."""
+        """The watch reached a list of metadata: it is accepted if the watch reported its versions."""
         self._unproven = None
         if self._known.awaits:
             self._schedule.want("missed")
@@ -241,7 +238,7 @@ class Reflector:
     # The watch.
 
     async def _watch(self) -> None:
-        """Publishes what happens, until a list is due, the connection ends, or it is silent too long."""
+        """Publishes changes until a list is due, the connection ends, or it is silent too long."""
         heard = False
         async with aclosing(
             self._cluster.watch(self._source.path, version=self.state.version)
@@ -275,7 +272,7 @@ class Reflector:
                     await self._waits.sleep(max(linger - spent, 0.0))
 
     async def _take(self, chunk: list[bytes]) -> int:
-        """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events it were."""
+        """Publishes the events in the lines of ``chunk``, and moves past them. Returns the number of events."""
         if self._clock.has_stepped():
             # The watch goes on before this chunk when a list has measured the clock again.
             self._schedule.want("clock")
@@ -292,7 +289,7 @@ class Reflector:
             await self._prove(*self._unproven)
         return len(events)
 
-    # What both share.
+    # Fields of both.
 
     def _heard(self) -> None:
         self.state.heard_us = self._clock.now_us()

@@ -10,13 +10,13 @@ from contextlib import suppress
 
 from bus.kube.watch.contract import ReflectorSettings
 
-#: Shortest time between two lists because of a type of record that nobody knows (A2), and between
-#: two because of a pod that moved (A22).
+#: Shortest time between two lists because of an unknown type of record (A2), and between two because of a moved pod
+#: (A22).
 SELDOM_SECONDS = 600.0
 
 
 class ListSchedule:
-    """The lists of one reflector: the next one, and the wait of the watch that it ends."""
+    """The lists of one reflector: the next one, and the wait of the watch until then."""
 
     def __init__(self, settings: ReflectorSettings) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ class ListSchedule:
             self.reason, self._due_at = reason, due_at
 
     def proven(self) -> None:
-        """What a list of metadata named was told: no list of objects is due for it."""
+        """The watch reported the versions of a list of metadata: a list of objects is not due."""
         if self.reason == "missed":
             self.reason, self._due_at = "period", float("inf")
 
@@ -60,7 +60,7 @@ class ListSchedule:
                 self.waiting.reschedule(max(self._due_at, self.now()))
 
     def seldom(self, reason: str) -> bool:
-        """Hasten a list because of what would not end asking; whether it did."""
+        """Hastens a list for a recurring cause; returns whether it did."""
         if self.now() < self._seldom_until.get(reason, 0.0):
             return False
         self._seldom_until[reason] = self.now() + SELDOM_SECONDS

@@ -1,5 +1,4 @@
-"""What a reflector has published already, so that a list after a watch, or a restart, does not say it
-all again.
+"""Versions published by a reflector. A list after a watch, or a restart, does not repeat them.
 
 It is bounded by the objects that exist: a vanished object is forgotten, and each complete list
 forgets the rest. Saying something twice is harmless (an event's id is its object and version);
@@ -18,7 +17,7 @@ from bus.envelope import Event
 from bus.events.observations import ObservationRefused
 from bus.kube.watch.records import identity
 
-#: Refused records that are remembered, so that one which stays in the watch is published once.
+#: Remembered refused records: a record repeated by the watch is published once.
 MOST_REFUSALS = 1024
 
 
@@ -41,9 +40,7 @@ _bound_decoder = msgspec.json.Decoder(_Bound)
 
 
 class SeenVersions:
-    """Uid to the newest resourceVersion published, and for kinds whose status churns, what was published
-    of it.
-    """
+    """Uid to the newest published resourceVersion, and for kinds with a frequent status, the published fact."""
 
     def __init__(
         self, published: Mapping[str, str], *, every_version: bool, is_bound: bool = False
@@ -51,10 +48,10 @@ class SeenVersions:
         self._versions = dict(published)
         self._contents: dict[str, bytes] = {}
         self._refusals: dict[str, None] = {}
-        #: What a list without objects named, and the watch has yet to tell.
+        #: Versions from a list without objects, still to come from the watch.
         self._awaited: dict[str, str] = {}
         self._every_version = every_version
-        #: Uid to node, of what was seen bound to one; the first list after a start fills it.
+        #: Uid to node of bound pods; the first list after a start fills it.
         self._nodes: dict[str, str] = {}
         self._is_bound = is_bound
 
@@ -69,7 +66,7 @@ class SeenVersions:
         """Whether ``event`` shows a bound object on another node than before (A22). If not, where it
         is counts as known from now on.
 
-        A delete moves nothing: it is an end, wherever it says that it was.
+        A delete is an end, not a move, whatever node it names.
         """
         if not self._is_bound or not event.type.endswith(".observed"):
             return False
@@ -101,15 +98,15 @@ class SeenVersions:
         known = self._versions.get(uid)
         if known == version:
             return False
-        # A watch that goes on from before a list tells what lay in between: older, and yet news.
+        # A watch resumed before a list reports events in between: older, and yet news.
         if known is None or newer(version, known):
             self._versions[uid] = version
         return self._every_version or self._changed(event, uid, version)
 
     def compare(self, versions: Mapping[str, str]) -> bool:
-        """Whether a list that only says who is there, in which version, has no older one than was published.
+        """Whether a list of uids and versions has no version older than the published ones.
 
-        What is newer in it the watch has yet to tell.
+        Newer versions in it are still to come from the watch.
         """
         known = self._versions
         self._awaited = {
@@ -119,7 +116,7 @@ class SeenVersions:
 
     @property
     def awaits(self) -> bool:
-        """Whether the watch has yet to tell what a list named."""
+        """Whether versions of a list are still to come from the watch."""
         return bool(self._awaited)
 
     def keep_only(self, uids: Collection[str]) -> None:
