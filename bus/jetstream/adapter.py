@@ -1,6 +1,6 @@
-"""The transport that is a JetStream stream: made if missing, checked, published to, read from.
+"""The transport on a JetStream stream: made if missing, checked, published to, read from.
 
-Source: `bus.transport` (the contract), `bus.streams` (what the stream must promise).
+Source: `bus.transport` (the contract), `bus.streams` (the promises of the stream).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bus.transport import Expectation, Head
 _NOT_FOUND = 10059
 _NAME_IN_USE = 10058
 _NO_MESSAGE = 10037
-#: What a cluster of servers says while it has too few that it knows, or no leader.
+#: Answers of a cluster of servers below quorum, or without a leader.
 _NOT_YET = (10005, 10008)
 #: So long such a cluster is given to make a stream.
 MEET_SECONDS = 20.0
@@ -40,9 +40,9 @@ _NANO = 1_000_000_000
 #: Of closed blocks on the servers' disks.
 COMPRESSION = "s2"
 
-#: Where answers come, and what processes say to each other.
+#: Subjects of answers, and of messages between processes.
 INBOX_PREFIX = "_INBOX_bursar"
-#: Of a word that another process says; what is longer is cut.
+#: Bytes of a message of another process; longer ones are cut.
 LONGEST_WORD = 256
 
 
@@ -80,7 +80,7 @@ class JetStream:
         self.stream = stream
         self._connection = connection
         self._publisher = publisher
-        #: The last event that was published here, or that the stream's leader said is there; 0 before.
+        #: The last event published here, or reported by the stream's leader; 0 before.
         self.sequence = 0
 
     @classmethod
@@ -98,15 +98,14 @@ class JetStream:
         ack_seconds: float = 5.0,
         attempts: int = 5,
     ) -> JetStream:
-        """A transport that is connected and whose stream exists.
+        """A connected transport with an existing stream.
 
-        A missing stream is made as `stream` says, unless `create` is off; one that is there is
-        left as it is, and :meth:`guard` says what is wrong with it. `inbox_prefix` is the only
-        subject tree that this user needs leave to subscribe to. A publish is tried `attempts`
-        times of `ack_seconds` each.
+        A missing stream is created from `stream`, unless `create` is off; an existing one stays as it is, and
+        :meth:`guard` reports its faults. `inbox_prefix` is the only subject tree this user must be allowed to
+        subscribe to. A publish is tried `attempts` times of `ack_seconds` each.
 
-        Raises BusUnavailableError without a server or stream, PermissionDeniedError for a refused
-        log-in, BusTlsError for a connection that is not encrypted as `tls` says.
+        Raises BusUnavailableError without a server or stream, PermissionDeniedError for a refused log-in,
+        BusTlsError for a connection without the encryption of `tls`.
         """
         connection = await Connection.open(
             url,
@@ -149,8 +148,8 @@ class JetStream:
     ) -> list[int]:
         """Store `events` in windows of at most 1000, each all or nothing. See the contract.
 
-        Raises DuplicateIdError when an id is stored with another content, EnvelopeError for an
-        event that may not enter, before anything is sent; windows before another failure are stored.
+        Raises DuplicateIdError for a stored id with another content, EnvelopeError for an invalid event, before
+        anything is sent; windows before another failure are stored.
         """
         sequences = await self._publisher.publish(events, expect=expect)
         self.sequence = max([self.sequence, *sequences[-1:]])
@@ -161,8 +160,7 @@ class JetStream:
     ) -> AsyncIterator[list[Event]]:
         """Events in order, across reconnects. See the contract.
 
-        A live read waits for a server that is away; a finite one raises BusUnavailableError after
-        30 s.
+        A live read waits for an unavailable server; a finite one raises BusUnavailableError after 30 s.
         """
         reader = Reader(
             self._connection,
@@ -194,9 +192,9 @@ class JetStream:
     async def at(self, sequence: int) -> Event | None:
         """The event at one sequence. See the contract.
 
-        Asked of the leader, in the one form that returns the stored header block as it is: a direct get adds headers
-        to it, so that a message with an odd block, or with none, would be another event here than in a read. Only the
-        leader's word counts that there is none, too.
+        Asked of the leader, in the only form with the stored header block unchanged: a direct get adds headers to
+        it, so a message with an odd block, or with none, would be another event here than in a read. Only the
+        leader's answer counts for a missing message, too.
         """
         if sequence < 1:
             return None
@@ -213,7 +211,7 @@ class JetStream:
         return wire.bounded(event, parse_stamp(got.time))
 
     async def announce(self, topic: str, word: str) -> None:
-        """Publish a text to the other processes of this history that subscribe to ``topic`` now; it is in no history."""
+        """Publish a text to the other processes of this history subscribed to ``topic`` now; it is in no history."""
         await self._connection.announce(self._subject(topic), word.encode())
 
     async def subscribe(self, topic: str, take: Callable[[str], None]) -> None:
@@ -225,11 +223,11 @@ class JetStream:
         await self._connection.subscribe(self._subject(topic), received)
 
     def _subject(self, topic: str) -> str:
-        """Below the inboxes, the only subjects to which this user needs leave to subscribe."""
+        """Below the inboxes, the only subjects this user must be allowed to subscribe to."""
         return f"{INBOX_PREFIX}.{self.stream.name}.{key_token(topic)}"
 
     async def guard(self, *monitor_urls: str) -> list[GuardLine]:
-        """What is and what is not safe about this bus, one line per property.
+        """The safe and unsafe properties of this bus, one line each.
 
         `monitor_urls` are addresses of all its servers, see :func:`bus.jetstream.guard.varz_of`; without them
         the property `sync_interval` stays UNKNOWN, as no other client can ask for it.
@@ -246,7 +244,7 @@ class JetStream:
         return ""
 
     async def amend(self, **changes: object) -> None:
-        """Change the stream's configuration, which few users may.
+        """Change the stream's configuration. Few users have this right.
 
         Raises PermissionDeniedError for the others, BusUnavailableError where the server refuses the change.
         """
@@ -258,10 +256,10 @@ class JetStream:
             raise BusUnavailableError(reason=str(error), stream=self.stream.name) from error
 
     async def settle(self) -> bool:
-        """Compress a stream of an earlier version, and take back the age that an interrupted trimming left.
+        """Compress a stream of an earlier version, and remove the age left by an interrupted trimming.
 
         Whether the stream was stored uncompressed until now: blocks are compressed from the server's next start on.
-        Raises what :meth:`amend` does.
+        Raises the errors of :meth:`amend`.
         """
         config = msgspec.json.decode(await self._info())["config"]
         # An administrator may have given it more replicas than the settings ask for.
@@ -274,7 +272,7 @@ class JetStream:
     async def original(self) -> int:
         """Of a mirror: the last sequence of the history itself, as its own server says now.
 
-        Raises BusUnavailableError while that is not reached, or has no history.
+        Raises BusUnavailableError while the origin is unreachable, or has no history.
         """
         try:
             found = await self._connection.ask(
@@ -308,7 +306,7 @@ async def _ensure(connection: Connection, stream: Stream, create: bool) -> None:
     else:
         return
     try:
-        # Servers of a cluster that has just begun may not all have met.
+        # Servers of a newly started cluster may not all have met.
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(lambda e: isinstance(e, ApiError) and e.code in _NOT_YET),
             stop=stop_after_delay(MEET_SECONDS),
@@ -326,10 +324,10 @@ async def _ensure(connection: Connection, stream: Stream, create: bool) -> None:
 
 
 def configuration(stream: Stream) -> dict[str, Any]:
-    """`stream` in the words of JetStream's API. Everything that could drop an event is off."""
+    """`stream` in the words of JetStream's API. Every setting with a loss of events is off."""
     made = _made(stream)
     if stream.mirrored_domain:
-        # What only those that publish need, a mirror does not take.
+        # Settings for publishers only; a mirror does not accept them.
         for name in ("subjects", "duplicate_window", "allow_atomic", "allow_batched"):
             del made[name]
         api = f"$JS.{stream.mirrored_domain}.API"

@@ -13,7 +13,7 @@ from bus.transport import Expectation
 
 
 def expectation(expect: Expectation) -> str:
-    """The header lines of what is expected of a subject."""
+    """The header lines for the expectation of a subject."""
     return (
         f"Nats-Expected-Last-Subject-Sequence: {expect.last_sequence}\r\n"
         f"Nats-Expected-Last-Subject-Sequence-Subject: {expect.subject}\r\n"
@@ -21,14 +21,14 @@ def expectation(expect: Expectation) -> str:
 
 
 class Commands:
-    """The commands for one stream, whose messages have at most `max_bytes`."""
+    """The commands for one stream with messages of at most `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._starts: dict[tuple[str, str], str] = {}
 
     def check(self, event: Event, extra: str) -> None:
-        """Raise EnvelopeError for an event that may not be sent, with header lines `extra`."""
+        """Raise EnvelopeError for an event not allowed on the bus, with header lines `extra`."""
         wire.subject_start(event.cluster, event.type)
         wire.headers(event, extra, self._max_bytes)
 
@@ -60,7 +60,7 @@ class Commands:
         return b"".join(parts)
 
     def _command(self, parts: list[bytes], event: Event, extra: str, reply: bytes) -> None:
-        """Append the HPUB command of one event; raises EnvelopeError for what may not be sent."""
+        """Append the HPUB command of one event; raises EnvelopeError for an invalid one."""
         kind = (event.cluster, event.type)
         start = self._starts.get(kind)
         if start is None:

@@ -73,10 +73,10 @@ class Inbox:
 
 
 class Connection:
-    """A connection that comes back by itself, until it is closed.
+    """A connection with automatic reconnects, until it is closed.
 
-    `on_lost` holds functions that are called when it breaks. `last_error` is the last thing
-    nats-py reported: a missing permission is told nowhere else.
+    `on_lost` holds functions called when it breaks. `last_error` is the last thing nats-py reported: a missing
+    permission is reported only there.
     """
 
     def __init__(self, api_seconds: float, tls: Tls | None = None) -> None:
@@ -103,7 +103,7 @@ class Connection:
         connect_seconds: float = 10.0,
         api_seconds: float = 5.0,
     ) -> Connection:
-        """A connection that is up; encrypted where there is `tls`, else where the server asks for it.
+        """An open connection; encrypted if `tls` is given, else if the server asks for it.
 
         Raises BusUnavailableError when there is none within `connect_seconds`,
         PermissionDeniedError when the server refuses the log-in, and BusTlsError before anything is sent where the
@@ -179,12 +179,12 @@ class Connection:
 
     @property
     def given_up(self) -> bool:
-        """Whether it is down and will not come back: nats-py's reconnecting ended, for a cause that nobody foresaw."""
+        """Whether it is down for good: nats-py's reconnecting ended, for an unforeseen cause."""
         return self._client.given_up
 
     @property
     def server_info(self) -> dict[str, Any]:
-        """What the server said of itself when it greeted: `version`, `server_id`, `max_payload`."""
+        """The server's greeting: `version`, `server_id`, `max_payload`."""
         return self._client.greeting
 
     async def ready(self, seconds: float | None) -> None:
@@ -212,7 +212,7 @@ class Connection:
         return Inbox(self._client, subscription, prefix.encode())
 
     async def subscribe(self, subject: str, take: Callable[[bytes], None]) -> Inbox:
-        """Have ``take`` called with the body of each message that is published to ``subject``; see :meth:`listen`."""
+        """Have ``take`` called with the body of each message published to ``subject``; see :meth:`listen`."""
         subscription = await heeded(self._client.subscribe(subject, future=asyncio.Future()))
         self._client.raw[number(subscription)] = lambda subject, reply, body, headers: take(body)
         return Inbox(self._client, subscription, subject.encode())
@@ -225,8 +225,8 @@ class Connection:
     async def send(self, commands: bytes) -> None:
         """Write finished protocol commands in one piece, waiting while the socket's buffer is full.
 
-        nats-py's public `publish` builds and flushes command by command, which is what a window
-        of a thousand messages must not do.
+        nats-py's public `publish` builds and flushes command by command: too slow for a window of a thousand
+        messages.
         """
         if self._client.is_closed:
             raise BusUnavailableError(reason="the connection is closed")
@@ -235,9 +235,9 @@ class Connection:
     async def ask(self, subject: str, body: bytes = b"", *, domain: str = "") -> bytes:
         """The answer of JetStream's API under `$JS.API.`.
 
-        Tries again while the bus is away or not ready, for `api_seconds` in all, then raises
-        BusUnavailableError; ApiError when the answer is a refusal, PermissionDeniedError when this
-        user may not ask. Another ``domain`` is asked once: whether it answers now is what is asked.
+        Tries again while the bus is away or not ready, for `api_seconds` in all, then raises BusUnavailableError;
+        ApiError when the answer is a refusal, PermissionDeniedError when this user may not ask. Another ``domain``
+        is asked once: the question is whether it answers now.
         """
         if domain:
             message = await self._request_once(f"$JS.{domain}.API.{subject}", body)

@@ -1,8 +1,7 @@
 """Many requests sent in one piece and answered one by one: assigns each reply to its request.
 
-A question is a protocol command with a reply subject of this exchange. What one caller asks
-together is a :class:`Round`: it is over when all replies are there, when time is up, or when the
-connection breaks.
+A question is a protocol command with a reply subject of this exchange. The questions of one call are a
+:class:`Round`: it ends with the last reply, on time-out, or when the connection breaks.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Round:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(self) -> None:
-        """Nobody waits any more; a failure that nobody saw is not to be reported as forgotten."""
+        """Ends the waiting; an unread failure is not reported as forgotten."""
         if not self.done.cancel() and not self.done.cancelled():
             self.done.exception()
 

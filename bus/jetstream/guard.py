@@ -1,9 +1,8 @@
-"""The start-up guard: compares this bus with the properties that a bus needs to lose no acknowledged event.
+"""The start-up guard: checks this bus for the properties needed to lose no acknowledged event.
 
-Pure comparison of what the server says (stream info, greeting, `/varz`) with what Bursar needs.
-Two switches have to agree for durability: the server's `sync_interval: always`, which only its
-system account or its monitoring port tells, and the stream's `persist_mode`, which silently overrides it
-(docs/reliability.md).
+Pure comparison of the server's answers (stream info, greeting, `/varz`) with Bursar's needs. Two switches have to
+agree for durability: the server's `sync_interval: always`, reported only by its system account or its monitoring
+port, and the stream's `persist_mode`, a silent override of it (docs/reliability.md).
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -25,11 +24,10 @@ from bus.jetstream.system_account import SCHEMES, server_state
 from bus.jetstream.tls import Tls
 from bus.streams import Stream
 
-#: The oldest nats-server whose atomic batches, header checks and disk formats were measured.
+#: The oldest nats-server with measured atomic batches, header checks and disk formats.
 PINNED_VERSION = (2, 14)
 
-#: The longest time over which this code repeats an id: five attempts of 5 s and a reconnect, with
-#: room.
+#: The longest time until this code repeats an id: five attempts of 5 s and a reconnect, with room.
 RETRY_HORIZON_SECONDS = 120
 
 #: The beginning of a stream is never trimmed by a shorter age.
@@ -41,7 +39,7 @@ _MONITOR_BYTES = 4 * 1024 * 1024
 
 
 class State(StrEnum):
-    """How safe one property is. UNSAFE refuses to start; UNKNOWN and WEAK are shown."""
+    """The safety of one property. UNSAFE refuses to start; UNKNOWN and WEAK are shown."""
 
     OK = "OK"
     WEAK = "WEAK"
@@ -67,16 +65,16 @@ def guard_lines(
 ) -> list[GuardLine]:
     """The lines of a stream, in a fixed order.
 
-    `info` is JetStream's stream info, `server` the greeting of the server connected to, `varz`
-    what each server answered (None for one that did not).
+    `info` is JetStream's stream info, `server` the greeting of the connected server, `varz` each server's answer
+    (None = no answer).
     """
     config: Mapping[str, Any] = info.get("config", {})
     fixed = {name: (config.get(name, default), want, bad) for name, default, want, bad in _FIXED}
     if config.get("num_replicas", 1) > 1:
-        # Three servers that were killed in turn lost stored events of a compressed stream (nats-server 2.15).
+        # Three servers killed in turn lost stored events of a compressed stream (nats-server 2.15).
         fixed["compression"] = (config.get("compression", "none"), "none", State.UNSAFE)
     if stream.mirrored_domain:
-        # Nobody publishes to a mirror, so what a publisher needs is not asked of it.
+        # A mirror has no publishers, so their needs are not checked there.
         del fixed["allow_atomic"]
         fixed["mirror"] = (_domain(config), stream.mirrored_domain, State.UNSAFE)
     lines = [
@@ -92,7 +90,7 @@ def guard_lines(
 
 
 def _domain(config: Mapping[str, Any]) -> str:
-    """Of which domain's history a stream is a whole mirror; "" for any other."""
+    """The domain of the history mirrored by a stream; "" for any other."""
     found = config.get("mirror") or {}
     api = (found.get("external") or {}).get("api", "")
     is_whole = set(found) <= {"name", "external"} and found.get("name") == "HISTORY"
@@ -150,7 +148,7 @@ def _equal(name: str, found: object, wanted: object, bad: State) -> GuardLine:
 
 
 def _age(config: Mapping[str, Any]) -> GuardLine:
-    """An age of a day or more is that of a trimming, or was left by one that was interrupted: what is sealed is older."""
+    """An age of a day or more belongs to a trimming, or to an interrupted one: sealed events are older."""
     seconds = int(config.get("max_age", 0)) // _NANO
     if not config.get("max_age"):
         return _line("max_age", State.OK, 0, 0)
@@ -169,7 +167,7 @@ def _version(server: Mapping[str, Any]) -> GuardLine:
 
 
 def _sync(stream: Stream, varz: Sequence[Mapping[str, Any] | None]) -> GuardLine:
-    """Every server must flush before it acknowledges; one that was not asked leaves it unknown."""
+    """Every server must flush before it acknowledges; an unasked one leaves it unknown."""
     answers = [answer for answer in varz if answer is not None]
     syncs = [_synced(answer) for answer in answers]
     if not all(syncs):
@@ -222,7 +220,7 @@ def _message_size(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
 async def varz_of(monitor_url: str, tls: Tls | None) -> dict[str, Any] | None:
     """`/varz` of one server, past any proxy of the environment; None when it cannot be had.
 
-    `monitor_url` is that of its monitoring port, or `nats://` with a user of its system account.
+    `monitor_url` is its monitoring port, or `nats://` with a user of its system account.
     """
     if urlsplit(monitor_url).scheme in SCHEMES:
         return await server_state(monitor_url, "VARZ", tls=tls)
@@ -230,7 +228,7 @@ async def varz_of(monitor_url: str, tls: Tls | None) -> dict[str, Any] | None:
 
 
 async def refusal_of(monitor_url: str, tls: Tls | None) -> str:
-    """Why a server is unhealthy, such as a write that failed on a full disk; "" = it is healthy, or does not tell."""
+    """The reason of an unhealthy server, such as a failed write on a full disk; "" = healthy, or without an answer."""
     if urlsplit(monitor_url).scheme in SCHEMES:
         told = await server_state(monitor_url, "HEALTHZ", tls=tls)
     else:

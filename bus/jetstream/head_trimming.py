@@ -1,11 +1,11 @@
 """Trims the beginning of a stream by age, the only way in JetStream where deletes and purges are denied.
 
-The server drops messages from the first one on, as long as each is older than ``max_age``, before it answers. So the trimming sets
-``max_age`` to the age of the last event to drop, and removes it at once. The server stops at the first younger message. The
-protected event, up to which readers have read and segments are sealed, is an hour younger: a slow answer or a small step of the
-server's clock drops no more.
+The server drops messages from the first one on, as long as each is older than ``max_age``, before it answers. So
+the trimming sets ``max_age`` to the age of the last event to drop, and removes it at once. The server stops at the
+first younger message. The protected event, the end of reading and sealing, is an hour younger: a slow answer or a
+small step of the server's clock drops no more.
 
-A process that is killed in between leaves ``max_age`` set. The process that writes the ledger removes it at its start.
+A process killed in between leaves ``max_age`` set. The ledger's writer removes it at its start.
 
 Source: nats-server 2.15, `server/filestore.go` (UpdateConfig, expireMsgs); docs/history.md.
 """
@@ -79,7 +79,7 @@ class HeadTrimming:
     async def due(self, until: int, sealed: int, keep_us: int) -> int:
         """The age of the event ``until``, in microseconds; 0 where it and those before it may not be dropped yet.
 
-        ``sealed``: the event up to which the ledger has read and segments are sealed. What a reader has not read yet stays, too.
+        ``sealed``: the last event read by the ledger and sealed in segments. Unread events stay, too.
         """
         info = await self._info()
         protected = min(sealed, info.state.last_seq, *await self._readers())
@@ -95,7 +95,7 @@ class HeadTrimming:
         return 0 if await self._stored_us(info.state.first_seq) > last_us else age_us
 
     async def drop(self, until: int, age_us: int) -> bool:
-        """Drop the events up to ``until``, whose :meth:`due` age is ``age_us``; whether they are gone."""
+        """Drop the events up to ``until`` with their :meth:`due` age ``age_us``; whether they are gone."""
         crashpoint("bus_trim.before_limit")
         try:
             await self._limited(age_us)

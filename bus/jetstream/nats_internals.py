@@ -1,8 +1,8 @@
-"""All that Bursar uses of nats-py beyond its public names, in one place: a new release of nats-py may change it.
+"""All private parts of nats-py used by Bursar, in one place: a new release of nats-py may change it.
 
-What nats-py does for each message (a header dictionary, a dataclass, a queue, a task switch) costs five times the work of
-reading it, so the messages of some subscriptions are handed to a plain function as the bytes they came in. For that nats-py's
-parser has a loop in front of it; log-in, pings, errors and all other messages still take nats-py's own way.
+nats-py's work for each message (a header dictionary, a dataclass, a queue, a task switch) costs five times the
+reading. So messages of some subscriptions go as bytes to a plain function. For that nats-py's parser has a loop in
+front of it; log-in, pings, errors and all other messages still take nats-py's own way.
 
 Source: nats-py 2.16, `nats/aio/client.py` and `nats/protocol/parser.py`.
 """
@@ -22,12 +22,12 @@ from bus.errors import BusTlsError
 from bus.jetstream.tls import Tls
 from bus.waiting import heeded
 
-#: What receives a raw message: subject, reply subject, body, header block (empty without headers).
+#: Receiver of a raw message: subject, reply subject, body, header block (empty without headers).
 Take = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 class _RawParser(Parser):
-    """nats-py's parser, behind a loop that takes the messages of raw subscriptions off the front.
+    """nats-py's parser behind a loop for the messages of raw subscriptions.
 
     Anything else in the stream (pings, answers, errors, log-in) goes to nats-py as it came.
     """
@@ -50,7 +50,7 @@ class _RawParser(Parser):
                     break
                 await super().parse(data[place:end])
                 if self.buf is not buffer:
-                    return  # Reset by an error: what is left belongs to the old connection.
+                    return  # Reset by an error: the rest belongs to the old connection.
                 place = end
         except ValueError as error:
             raise nats.errors.ProtocolError from error
@@ -91,12 +91,12 @@ class TlsRefusedError(nats.errors.Error):
 
 
 class RawClient(Client):
-    """nats-py, with a way round its per-message work for the subscriptions in `raw`, and no way round `tls` where that is given."""
+    """nats-py without its per-message work for the subscriptions in `raw`. A given `tls` is always enforced."""
 
     def __init__(self, tls: Tls | None = None) -> None:
         super().__init__()
         self._tls = tls
-        #: The name by which servers are known that say where they are by an address alone.
+        #: The host name of servers known by an address alone.
         self._name: str | None = None
         self.raw: dict[int, Take] = {}
         self._ps = _RawParser(self)
@@ -111,7 +111,7 @@ class RawClient(Client):
             take(subject, reply, data, headers or b"")
 
     async def _connect_to_server(self, s: Any) -> None:
-        # A log-in that failed leaves its connection open, and nats-py forgets it with the next try.
+        # A failed log-in leaves its connection open, and nats-py forgets it with the next try.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
@@ -128,7 +128,8 @@ class RawClient(Client):
         try:
             await super()._process_connect_init()
         except BaseException as error:
-            # Nobody is told when a connection ends whose handshake failed (asyncio), and nats-py would wait for that for ever.
+            # asyncio does not report the end of a connection with a failed handshake. nats-py would wait for it for
+            # ever.
             if (left := self._transport) is not None:
                 self._transport = None
                 left.close()  # type: ignore[no-untyped-call]
@@ -136,7 +137,7 @@ class RawClient(Client):
                 error, Exception
             ):
                 raise
-            # Any other would end its reconnecting: an odd greeting is what whoever answers in the server's place says.
+            # Any other would end its reconnecting: an odd greeting comes from a stranger in the server's place.
             raise nats.errors.Error(f"the greeting cannot be read: {error}") from error
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
@@ -180,7 +181,7 @@ class RawClient(Client):
 
     @property
     def greeting(self) -> dict[str, Any]:
-        """What the server said of itself when it greeted."""
+        """The server's greeting."""
         return dict(self._server_info)
 
     async def write(self, commands: bytes) -> None:
@@ -190,5 +191,5 @@ class RawClient(Client):
 
 
 def number(subscription: Subscription) -> int:
-    """The number of a subscription in the protocol, by which its messages are told from others."""
+    """The number of a subscription in the protocol, part of each of its messages."""
     return int(subscription._id)

@@ -1,4 +1,4 @@
-"""How far a read came, and of which history: the next message follows the last one, in the same stream.
+"""The position of a read in its history: the next message follows the last one, in the same stream.
 
 Sequences are used again after a lost tail, so the last message itself is compared (docs/reliability.md).
 """
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class History(Protocol):
-    """What the reader asks the adapter about the stream itself."""
+    """The reader's questions to the adapter about the stream itself."""
 
     async def head(self) -> Head:
         """First and last sequence, and when it was created."""
@@ -30,12 +30,12 @@ class History(Protocol):
 
 
 class Position:
-    """The position of one read of `history`, which begins behind `after`; a read that is not `live` ends."""
+    """The position of one read of `history`, starting after `after`; a read without `live` ends."""
 
     def __init__(self, history: History, after: int, *, live: bool) -> None:
         self._history = history
         self._live = live
-        #: The last sequence that was received.
+        #: The last received sequence.
         self.received = after
         self._until: int | None = None
         self._created_us = 0
@@ -48,7 +48,7 @@ class Position:
         return None if self._until is None else max(self._until - self.received, 0)
 
     async def check(self) -> None:
-        """Raise HistoryDivergedError where the stream is not the one that was read so far."""
+        """Raise HistoryDivergedError if the stream is not the one read so far."""
         head = await self._history.head()
         if self._created_us and head.created_us != self._created_us:
             raise HistoryDivergedError("the stream was created anew", created_us=head.created_us)
@@ -79,7 +79,7 @@ class Position:
     def read(
         self, messages: Sequence[tuple[bytes, bytes, bytes, bytes]], start: bytes
     ) -> tuple[list[Event], int]:
-        """The events of messages up to a gap, and the sequence that came behind it (0 = there is none).
+        """The events of messages up to a gap, and the sequence after the gap (0 = no gap).
 
         `start` begins the reply subjects of the consumer. The same gap a second time raises HistoryDivergedError.
         """

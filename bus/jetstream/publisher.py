@@ -1,19 +1,17 @@
 """Publishing in windows: one atomic batch is one buffer, one acknowledgement and one flush to disk.
 
-A window of up to 1000 events goes out as an atomic batch (ADR-50), each message with its
-`Nats-Msg-Id`. The server refuses a batch that holds any known id (err 10201) and stores nothing
-of it. Then the window is published message by message, a hundred in one piece: a known id answers
-with its sequence and costs no flush, so a repeated window is cheap and a partly new one pays one
-flush for each new message. A few messages without an expectation go out like that at once: the
-server stages a batch on disk, which takes as long as some ten flushes.
+A window of up to 1000 events goes out as an atomic batch (ADR-50), each message with its `Nats-Msg-Id`. The server
+refuses a batch with any known id (err 10201) and stores nothing of it. Then the window is published message by
+message, a hundred in one piece: a known id answers with its sequence and costs no flush, so a repeated window is
+cheap and a partly new one pays one flush for each new message. A few messages without an expectation go out like
+that at once: the server stages a batch on disk, as slow as some ten flushes.
 
-With an expectation that would not be all or none, so there the ids are asked for first: each
-message goes out as an atomic batch of its own that expects an impossible sequence, and is refused
-as a duplicate (10201) or as stale (10071) but never stored. That costs a staging file each
-(milliseconds on one replica), which a handful of decisions can bear and a list of a thousand pods
-cannot. `Nats-Expected-Last-Msg-Id` would ask cheaply, but must never be sent: on a replicated
-stream nats-server 2.15.1 proposes such a message before it compares, and the mismatch while
-applying it is a "critical write error" that stops the stream on every replica.
+With an expectation this would not be all or none, so the ids are checked first: each message goes out as an atomic
+batch of its own with an impossible expected sequence, and is refused as a duplicate (10201) or as stale (10071) but
+never stored. This costs a staging file each (milliseconds on one replica): affordable for a handful of decisions,
+not for a list of a thousand pods. `Nats-Expected-Last-Msg-Id` would ask cheaply, but must never be sent: on a
+replicated stream nats-server 2.15.1 proposes such a message before it compares. The mismatch while applying it is a
+"critical write error" and stops the stream on every replica.
 
 A known id is not accepted blindly: another writer may have used it for something else
 (docs/wrong-input.md E4 and E5), so the stored message is read back and compared.
@@ -54,8 +52,7 @@ from bus.transport import Expectation, says_the_same
 #: Cap of the server for one atomic batch (err 10199 beyond it).
 MAX_WINDOW = 1000
 
-#: Bytes of bodies after which a window is closed early: bounds memory here and staging in the
-#: server.
+#: Bytes of bodies until a window is closed early: bounds memory here and staging in the server.
 MAX_WINDOW_BYTES = 4 * 1024 * 1024
 
 #: A window of so few messages is no batch. Measured, milliseconds as a batch and singly: 10.7 and 1.4
@@ -74,7 +71,7 @@ _WRONG_SEQUENCE = 10071
 _TOO_LARGE = 10054
 
 
-#: The header lines that a window adds to its longest message.
+#: The header lines added by a window to its longest message.
 _LONGEST_EXTRA = (
     f"Nats-Batch-Id: {token()}\r\nNats-Batch-Sequence: {MAX_WINDOW}\r\nNats-Batch-Commit: 1\r\n"
 )
@@ -95,7 +92,7 @@ class _Began(msgspec.Struct):
 
 
 class Ack(msgspec.Struct):
-    """What the server answers to a publish. `seq` is the last sequence of a batch."""
+    """The server's answer to a publish. `seq` is the last sequence of a batch."""
 
     stream: str = ""
     seq: int = 0
@@ -143,7 +140,7 @@ class Publisher:
             return await self._expecting(events, expect) if events else []
         parts = list(windows(events))
         if len(parts) > 1:
-            # What may not be sent is found before the first window is, as in a single one.
+            # Invalid events are found before the first window goes out, as in a single one.
             for event in events:
                 self._commands.check(event, _LONGEST_EXTRA)
         sequences: list[int] = []
@@ -152,7 +149,7 @@ class Publisher:
         return sequences
 
     async def _expecting(self, events: Sequence[Event], expect: Expectation) -> list[int]:
-        """One window. Of a subject whose last event was trimmed the server reports that there is none."""
+        """One window. For a subject with a trimmed last event the server reports none."""
         try:
             return await self._window(events, expect)
         except WrongExpectationError as error:
@@ -221,7 +218,7 @@ class Publisher:
         return await self._store_expecting(events, expect)
 
     async def _store_expecting(self, events: Sequence[Event], expect: Expectation) -> list[int]:
-        """Sequences of a window of which some ids are known: theirs, new ones for the others."""
+        """Sequences of a window with some known ids: theirs, new ones for the others."""
         known = await self._known(events)
         if not known:
             raise BusUnavailableError(reason="another writer is storing the same ids now")
@@ -233,7 +230,7 @@ class Publisher:
         return [places[index] if index in places else next(added) for index in range(len(events))]
 
     async def _known(self, events: Sequence[Event]) -> list[int]:
-        """Which of `events`, by index, have an id that is in the duplicate window; stores nothing."""
+        """The indexes of `events` with an id in the duplicate window; stores nothing."""
         never = "Nats-Expected-Last-Subject-Sequence: 9007199254740991\r\n"
         batch = f"Nats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\n{never}Nats-Batch-Id: "
         acks = await self._each(events, lambda: f"{batch}{token()}\r\n")
@@ -277,10 +274,10 @@ class Publisher:
     async def _verified(
         self, ours: Sequence[Event], sequences: Sequence[int], expect: Expectation | None
     ) -> list[int]:
-        """`sequences`, once it is sure that what stands there says what we say.
+        """`sequences`, once the stored events are proven equal to ours.
 
-        Raises DuplicateIdError when it does not; with an expectation that has meanwhile become
-        stale WrongExpectationError, as then another writer was simply faster.
+        Raises DuplicateIdError for other content; with a meanwhile stale expectation WrongExpectationError, as then
+        another writer was faster.
         """
         asked = [index for index, sequence in enumerate(sequences) if sequence]
         stored = await self._stored([sequences[index] for index in asked])
@@ -352,7 +349,7 @@ def windows(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
 
 
 def _direct(reply: Reply, sequence: int) -> Event:
-    """The event in the answer to a direct get, which adds headers behind the stored ones."""
+    """The event in the answer to a direct get. Its own headers follow the stored ones."""
     headers, body = reply
     if wire.status(headers):
         raise PublishUnknownError(reason="the stored event cannot be read", sequence=sequence)

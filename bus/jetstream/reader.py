@@ -1,20 +1,18 @@
 """The ordered read: own pull requests ahead, raw messages in a list, one wake-up per batch.
 
-An ephemeral consumer without acknowledgements starts at a sequence; the ledger's checkpoint is
-the only memory of how far was read (docs/reliability.md). Two pull requests are kept open, so
-the server always has leave to send; what it may send is counted, so a slow reader holds at most
-two batches, and each request is bounded in bytes as well. Nothing runs in the background: a read
-that is dropped leaves no task behind.
+An ephemeral consumer without acknowledgements starts at a sequence; the ledger's checkpoint alone records the read
+position (docs/reliability.md). Two pull requests are kept open, so the server always has leave to send; its
+outstanding messages are counted, so a slow reader holds at most two batches, and each request is bounded in bytes
+as well. Nothing runs in the background: a dropped read leaves no task behind.
 
-The consumer is only a pipe and is thrown away at the first doubt: a broken connection, a silent
-server (no heartbeat), a deleted consumer, a gap. The next one starts behind the last message
-received, after a look at whether it is still the same history: created at the same time, at least
-as long, and with the same message at that place. Sequences are used again after a lost tail, so
-length alone proves nothing (docs/reliability.md).
+The consumer is only a pipe and is thrown away at the first doubt: a broken connection, a silent server (no
+heartbeat), a deleted consumer, a gap. The next one starts after the last received message, once the history proves
+the same: created at the same time, at least as long, and with the same message at that place. Sequences are used
+again after a lost tail, so length alone proves nothing (docs/reliability.md).
 
-A server that cannot read a message any more (a block cut short, a flipped bit) passes over it, and says nothing where it
-is the last one. So a reader that hears only heartbeats asks how long the stream is, and for the next message itself:
-where the stream counts a message that is not there, the history has a hole.
+A server skips an unreadable message (a block cut short, a flipped bit), and reports nothing if it is the last one.
+So after heartbeats alone a reader asks for the stream's length, and for the next message itself: a counted but
+missing message is a hole in the history.
 
 Source: ADR-37 (pull requests, heartbeats, status codes); tests/benchmarks/README.md, row "own pull".
 """
@@ -36,10 +34,10 @@ from bus.jetstream.position import History, Position
 #: Largest pull request. A reader holds at most one batch and one request.
 MAX_REQUEST = 1000
 
-#: Bytes after which the server ends a pull request: two of them bound the memory of a slow reader.
+#: Bytes at the end of a pull request: two of them bound the memory of a slow reader.
 REQUEST_BYTES = 8 * 1024 * 1024
 
-#: How often a waiting pull request says that it is alive, and how much silence is accepted.
+#: Heartbeat interval of a waiting pull request, and the accepted silence.
 HEARTBEAT_SECONDS = 2.0
 SILENCE_SECONDS = 5.0
 
@@ -111,7 +109,7 @@ class Reader:
     # --- the pipe --------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """A new consumer behind what was received, as soon as the bus allows."""
+        """A new consumer after the received messages, as soon as the bus allows."""
         if self._doubtful:
             _log.info(
                 "reading again after sequence %d: %s", self._position.received, self._doubtful
@@ -132,7 +130,7 @@ class Reader:
                 await asyncio.sleep(1.0)
 
     async def _look(self) -> None:
-        """Doubt the consumer that is silent below the stream's end, and the history that has nothing there."""
+        """Doubt a consumer silent below the stream's end, and a history with a missing message there."""
         self._is_idle = False
         expected = self._position.received + 1
         try:
@@ -176,7 +174,7 @@ class Reader:
         self._ack_start = f"$JS.ACK.{self._stream}.{name}.1.".encode()
 
     async def _drop(self) -> None:
-        """Forget the consumer, without waiting for the server, which forgets it by itself too."""
+        """Forget the consumer, without waiting for the server; the server forgets it by itself too."""
         inbox, self._inbox = self._inbox, None
         name, self._consumer = self._consumer, ""
         self._outstanding = 0
@@ -185,7 +183,7 @@ class Reader:
         if name and self._connection.connected:
             command = f"PUB $JS.API.CONSUMER.DELETE.{self._stream}.{name} 0\r\n\r\n"
             await self._connection.send(command.encode())
-        # The next consumer begins behind what was handed over: what is still here would come twice.
+        # The next consumer begins after the delivered messages: the ones left here would come twice.
         self._raw.clear()
 
     async def _refill(self) -> None:
@@ -230,7 +228,7 @@ class Reader:
         self._wake()
 
     def _ended(self, code: int, pending: str, headers: bytes) -> None:
-        """A pull request is over: give back what it will not deliver, or doubt the consumer."""
+        """A pull request is over: return its undelivered credit, or doubt the consumer."""
         if code in (404, 408, 409) and pending.isdecimal():
             self._outstanding -= int(pending)
         else:
@@ -259,7 +257,7 @@ class Reader:
             wanted = min(wanted, left)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._linger
-        # A full pull request means that more is on its way: lingering must not stop the flow.
+        # A full pull request announces more: lingering must not stop the flow.
         while len(self._raw) < wanted and not self._doubtful:
             rest = deadline - loop.time()
             if rest <= 0 or not await self._wait(wanted, rest):

@@ -1,7 +1,8 @@
-"""Who may say what on a NATS server of one's own: a user for each process of Bursar, with the subjects that it needs.
+"""Rights on a NATS server of one's own: a user for each process of Bursar, with its needed subjects.
 
-Whoever reads cannot write, who watches the cluster cannot decide, and who decides cannot say that something was observed. Nobody
-may change, purge or delete the stream. Pure: the text of a nats-server's configuration.
+Readers cannot write, watchers of the cluster cannot decide, and deciding processes cannot publish observations. The
+stream cannot be changed, purged or deleted with any of these rights. Pure: the text of a nats-server's
+configuration.
 
 Source: nats-server 2.15 configuration (authorization, permissions); docs/install.md (your NATS).
 """
@@ -17,7 +18,7 @@ from bus.streams import history
 
 _STREAM = history().name
 _INBOX = "_INBOX_bursar.>"
-#: What reading takes. A consumer is made for each reader, and JetStream lets none deliver into the stream.
+#: The requests of a reader. Each reader has a consumer, and JetStream lets none deliver into the stream.
 _READING = (
     f"$JS.API.STREAM.INFO.{_STREAM}",
     f"$JS.API.STREAM.MSG.GET.{_STREAM}",
@@ -29,7 +30,7 @@ _READING = (
 )
 #: Where there is no stream yet.
 _MAKING = (f"$JS.API.STREAM.CREATE.{_STREAM}",)
-#: The words that processes say to each other, which no history has.
+#: Messages between processes, outside of the history.
 _WORDS = (f"_INBOX_bursar.{_STREAM}.*",)
 _OBSERVED = ("*.observed", "*.vanished", "*.listed", "source.heard", "observation.refused")
 _DECIDED = (
@@ -48,7 +49,7 @@ class Role(msgspec.Struct, frozen=True):
 
     @property
     def publishes(self) -> tuple[str, ...]:
-        """Every subject that it may publish to."""
+        """Every subject it may publish to."""
         return (*(f"bursar.*.{type}.*" for type in self.types), *self.asks)
 
 

@@ -1,6 +1,6 @@
 """ADAPTER: questions to a nats-server itself, by a user of its system account.
 
-They replace the monitoring port, which asks for no log-in and also serves `/debug/vars`.
+They replace the monitoring port. That port asks for no log-in and also serves `/debug/vars`.
 
 Source: nats-server 2.15, system services (`$SYS.REQ.SERVER.<id>.VARZ` and `HEALTHZ`).
 """
@@ -16,9 +16,9 @@ from bus.errors import BusTlsError, BusUnavailableError, PermissionDeniedError
 from bus.jetstream.connection import Connection
 from bus.jetstream.tls import Tls
 
-#: Schemes of addresses that are asked so.
+#: Schemes of addresses for these questions.
 SCHEMES = ("nats", "tls")
-#: What the user of the system account may ask.
+#: The questions allowed to a system account user.
 ALLOWED = ("$SYS.REQ.SERVER.*.VARZ", "$SYS.REQ.SERVER.*.HEALTHZ")
 _SECONDS = 3.0
 

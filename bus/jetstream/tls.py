@@ -1,4 +1,4 @@
-"""How a connection to NATS is encrypted, and by which certificate its client is known.
+"""The encryption of a connection to NATS, and the certificate of its client.
 
 Source: NATS protocol (INFO, `tls_required`); docs/install.md (your NATS).
 """
@@ -14,16 +14,18 @@ from bus.errors import BusTlsError
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """PEM files. `ca`: who signs servers; None = whom this machine trusts. `cert` and `key`: our own; None = none is shown."""
+    """PEM files. `ca`: the authority of servers; None = the authorities trusted by this machine. `cert` and `key`:
+    our own; None = no certificate is shown.
+    """
 
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """The files as they are now, so that renewed ones count from the next connection on.
+        """The current files, so renewed ones count from the next connection on.
 
-        Server names are compared. Raises BusTlsError, which names the file.
+        Server names are compared. Raises BusTlsError with the file's name.
         """
         path = self.ca
         try:

@@ -1,7 +1,7 @@
-"""Imports nats-py without aiohttp, which it takes for websockets where it is installed: Bursar has none, and a command that
-only asks the bus would spend a sixth of its time on it. The Kubernetes client imports aiohttp when it is needed.
+"""Imports nats-py without aiohttp, its optional library for websockets: Bursar has none, and a short command would
+spend a sixth of its time on it. The Kubernetes client imports aiohttp when it is needed.
 
-Source: ``nats.aio.transport``, which goes on without aiohttp where the import fails.
+Source: ``nats.aio.transport``; it works without aiohttp.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Writing in a fixed order lets reading be one match of a pattern over the header 
 order, case or spacing is read the slow way by :func:`bus.envelope.event_of`, with the same
 result.
 
-Source: NATS client protocol (HPUB, HMSG); CloudEvents NATS binding; `bus.envelope.headers_of`,
-whose order this is.
+Source: NATS client protocol (HPUB, HMSG); CloudEvents NATS binding; `bus.envelope.headers_of` for the order.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ AHEAD_US = 300 * SECOND_US
 
 _START = b"NATS/1.0\r\n"
 
-#: The header block that :func:`head` writes; what follows it is JetStream's own (`Nats-Batch-Id`
-#: …). Only what every database can hold is read this way: other lengths, control characters and a version out of range
-#: are named by :func:`bus.envelope.event_of`.
+#: The header block written by :func:`head`; JetStream's own headers follow it (`Nats-Batch-Id` …). Only values
+#: storable in every database are read this way: other lengths, control characters and a version out of range are
+#: named by :func:`bus.envelope.event_of`.
 _HEAD = re.compile(
     r"NATS/1\.0\r\nNats-Msg-Id: ([^\x00-\x1f\x7f]{1,512})\r\nce-specversion: 1\.0\r\nce-id: \1\r\n"
     r"ce-source: ([^\x00-\x1f\x7f]{1,256})\r\nce-type: ([^\x00-\x1f\x7f]{1,128})\r\n"
@@ -35,12 +34,12 @@ _HEAD = re.compile(
 
 
 def head(event: Event) -> str:
-    """The header block of `event` without its closing line, so that a batch can add its own.
+    """The header block of `event` without its closing line; a batch can add its own.
 
     Raises EnvelopeError when an attribute may not enter the history.
     """
     id, source, type, key = event.id, event.source, event.type, event.key
-    # One look at all attributes together; only what looks odd is examined one by one.
+    # One look at all attributes together; only odd ones are examined one by one.
     if (
         not f"{id}{source}{type}{key}".isprintable()
         or len(id) > 512
@@ -69,8 +68,7 @@ def subject_start(cluster: str, type: str) -> str:
 def headers(event: Event, extra: str, most_bytes: int) -> bytes:
     """The whole header block of `event`, with the header lines of `extra`.
 
-    Raises EnvelopeError naming what may not be sent: an attribute, or an event that is larger
-    than `most_bytes` with its headers.
+    Raises EnvelopeError with the invalid part: an attribute, or an event larger than `most_bytes` with its headers.
     """
     try:
         block = f"{head(event)}{extra}\r\n".encode()
@@ -119,9 +117,9 @@ def read(subject: bytes, headers: bytes, body: bytes, sequence: int) -> Event:
 def bounded(event: Event, stored_us: int) -> Event:
     """`event`, observed no later than :data:`AHEAD_US` after it was stored (docs/wrong-input.md E10).
 
-    A stamp in the future would move the ledger's moment there, and charge all that is open until
-    then. The bound follows from the stored message alone, so every reader has the same event. A
-    stamp of the past stays: recorded histories are published long after they were observed.
+    A stamp in the future would move the ledger's moment there, and charge all open intervals until then. The bound
+    follows from the stored message alone, so every reader has the same event. A stamp of the past stays: recorded
+    histories are published long after they were observed.
     """
     latest_us = stored_us + AHEAD_US
     return (
@@ -132,7 +130,7 @@ def bounded(event: Event, stored_us: int) -> Event:
 def fields(headers: bytes) -> dict[str, str]:
     """A header block as a dictionary, without a status line; of equal names the last counts.
 
-    A value that is no UTF-8 holds halves of surrogate pairs, so that no reader takes two different ones for one.
+    An invalid UTF-8 value holds halves of surrogate pairs, so different values stay different in every reader.
     """
     found = {}
     for line in headers.split(b"\r\n")[1:]:
@@ -145,7 +143,7 @@ def fields(headers: bytes) -> dict[str, str]:
 
 
 def status(headers: bytes) -> int:
-    """The status of a message that the server itself sent (100, 404 …); 0 for any other."""
+    """The status of a message by the server itself (100, 404 …); 0 for any other."""
     if headers.startswith(_START):
         return 0
     code = headers[9:12]

@@ -1,4 +1,4 @@
-"""Every kind of server that is asked, one line each."""
+"""Every probed kind of server, one line each."""
 
 from __future__ import annotations
 

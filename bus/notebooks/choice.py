@@ -26,10 +26,10 @@ PROBE = "bursar.io/probe"
 PORT = "bursar.io/probe-port"
 BASE_PATH = "bursar.io/probe-base-path"
 
-#: What JupyterHub's KubeSpawner calls a user's server, under the key of today and the one before.
+#: JupyterHub KubeSpawner's labels for a user's server: the current key and the one before.
 HUB_COMPONENTS = ("app.kubernetes.io/component", "component")
 HUB_SERVER = "singleuser-server"
-#: Annotations of KubeSpawner: whose server, and which of them; absent or empty = the user's default one.
+#: Annotations of KubeSpawner: the server's user, and its name; absent or empty = the user's default one.
 HUB_USER = "hub.jupyter.org/username"
 HUB_NAME = "hub.jupyter.org/servername"
 
@@ -77,9 +77,9 @@ class _Pod(msgspec.Struct):
 
 
 def peer_of(pod: bytes) -> Peer | None:
-    """The notebook that a pod is; None for other pods, and for one that is not running or is being deleted.
+    """The notebook of a pod; None for other pods, and for a pod not running or being deleted.
 
-    Raises MalformedJsonError or ObservationError for what is no pod of an API server.
+    Raises MalformedJsonError or ObservationError for invalid pods.
     """
     found = records.decoded(pod, _Pod)
     meta, status = found.metadata, found.status
@@ -116,7 +116,7 @@ def _is_of_hub(labels: Mapping[str, str]) -> bool:
 
 
 def base_path(namespace: str, labels: dict[str, str], annotations: dict[str, str]) -> str:
-    """Where the server is mounted, with slashes at both ends; an annotation that is no plain path is not followed."""
+    """The base URL of the server, with slashes at both ends; an annotation without a plain path is ignored."""
     asked = annotations.get(BASE_PATH, "")
     if asked and _PATH.fullmatch(asked := f"/{asked.strip('/')}/".replace("//", "/")):
         return asked
@@ -131,9 +131,10 @@ def base_path(namespace: str, labels: dict[str, str], annotations: dict[str, str
 
 
 def kinds_of(peer: Peer) -> tuple[Kind, ...]:
-    """The kinds to ask, in the order of ``PROBES``: the chosen ones, and those that are asked everywhere.
+    """The kinds to ask, in the order of ``PROBES``: the chosen ones, and the universal ones.
 
-    Chosen by annotation, else by label, else by the first kind whose image pattern fits; else it is taken for a Jupyter.
+    Chosen by annotation, else by label, else by the first kind with a fitting image pattern; else it is taken for a
+    Jupyter.
     """
     choice = peer.annotations.get(PROBE) or peer.labels.get(PROBE, "")
     names = {name.strip() for name in choice.split(",")}

@@ -1,7 +1,7 @@
 """code-server (VS Code in a browser): the time of its last heartbeat.
 
-It beats on requests and once a minute while a browser is connected; reading ``/healthz`` is no beat. A job in a terminal
-of a closed browser does not beat: GPU and CPU are what sees that.
+It beats on requests and once a minute while a browser is connected; reading ``/healthz`` is no beat. A job in a
+terminal of a closed browser does not beat: only GPU and CPU show it.
 
 Source: docs/culling.md; code-server, docs/FAQ ("heartbeat file") and the handler of /healthz.
 """
@@ -19,12 +19,12 @@ SOURCE = "code_server"
 
 
 def asks(peer: Peer) -> tuple[Target, ...]:
-    """/healthz, which needs no log-in."""
+    """/healthz: it needs no log-in."""
     return (Target(peer.address, peer.port, f"{peer.base_path}healthz"),)
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
-    """``lastHeartbeat`` in milliseconds, 0 before the first one; ``status`` only repeats how long ago that was."""
+    """``lastHeartbeat`` in milliseconds, 0 before the first one; ``status`` only repeats its age."""
     reply = replies[0]
     missing = unread(SOURCE, reply)
     if missing is not None or not isinstance(reply, Answer):

@@ -1,4 +1,4 @@
-"""What a kind of evidence is: requests about a notebook, and a reader of their answers."""
+"""A kind of evidence: requests about a notebook, and a reader of their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTEBOOK_NAME = "notebook-name"
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """A notebook that can be asked: the pod as the API server shows it. Nothing of this is published but ``uid`` and ``image``."""
+    """A notebook with an address: the pod as the API server shows it. Only ``uid`` and ``image`` are published."""
 
     uid: str
     namespace: str
@@ -27,7 +27,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     base_path: str = "/"
     #: Of its namespace. "" = the server is asked without one.
     token: str = ""
-    #: It shares the network of its node, so that its address is the node's.
+    #: It shares the network of its node, and so its address.
     is_on_host: bool = False
     image: str = ""
     labels: dict[str, str] = {}
@@ -53,7 +53,7 @@ class Asks(Protocol):
     """The requests about a notebook, in order; () = this kind has nothing to ask there."""
 
     def __call__(self, peer: Peer, /) -> tuple[Request, ...]:
-        """Pure; the paths hold nothing that a tenant wrote."""
+        """Pure; the paths hold no text of a tenant."""
         ...
 
 
@@ -74,7 +74,7 @@ class Kind(msgspec.Struct, frozen=True):
     name: str
     asks: Asks
     reads: Reads
-    #: Images that have such a server, as shell patterns. () = chosen by name only.
+    #: Images with such a server, as shell patterns. () = chosen by name only.
     images: tuple[str, ...] = ()
     #: Asked wherever it can be, whatever server runs there.
     everywhere: bool = False

@@ -1,4 +1,4 @@
-"""The text format in which Prometheus metrics are exposed, as far as counters and gauges need it.
+"""The text format of Prometheus metrics, as far as counters and gauges need it.
 
 Source: Prometheus, "Exposition formats", text format 0.0.4.
 """
@@ -13,13 +13,13 @@ _LINE = re.compile(
     r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?[ \t]+(\S{1,40})(?:[ \t]+-?[0-9]{1,20})?[ \t]*"
 )
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)",?[ \t]*')
-#: More than any counter that counts things; what is larger is no number of ours.
+#: Above any real counter; larger values are not numbers of ours.
 _LARGEST = Decimal(2**53)
 
 
 def values(body: bytes, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, str], Decimal]]:
-    """Name, labels and value of every line about ``names``. Other lines, and those that cannot be read, are left out;
-    so are NaN, infinities and negative values, which no counter or share has.
+    """Name, labels and value of every line about ``names``. Other and unreadable lines are left out; so are NaN,
+    infinities and negative values, invalid for counters and shares.
     """
     for line in body.decode("utf-8", "replace").splitlines():
         name = line.partition("{")[0].partition(" ")[0]

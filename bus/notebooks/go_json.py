@@ -1,7 +1,7 @@
-"""What a notebook server answered, read as Go's ``encoding/json`` reads it into the culler's structs.
+"""A notebook server's answer, read as Go's ``encoding/json`` reads it into the culler's structs.
 
-Field names match in any case, the last one wins, null and absent are the empty value, what follows the first JSON value
-is not looked at; one wrong type spoils the whole answer. None = no usable answer.
+Field names match in any case, the last one wins, null and absent are the empty value, text after the first JSON
+value is ignored; one wrong type spoils the whole answer. None = no usable answer.
 
 Source: docs/culling.md; culling_controller.go, KernelStatus and TerminalStatus.
 """
@@ -20,7 +20,7 @@ from bus.go_time import Stamp
 if TYPE_CHECKING:
     from bus.notebooks.prober import Answer
 
-#: The evidence that is made of these answers by the culler's rules.
+#: The evidence from these answers by the culler's rules.
 SOURCE = "kubeflow_kernels"
 _INT64 = range(-(2**63), 2**63)
 _KERNEL = {"id": str, "name": str, "last_activity": str, "execution_state": str, "connections": int}
@@ -28,7 +28,7 @@ _TERMINAL = {"name": str, "last_activity": str}
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """One entry of /api/kernels, or of /api/terminals (which have no state)."""
+    """One entry of /api/kernels, or of /api/terminals (without states)."""
 
     last_activity: str = ""
     execution_state: str = ""
@@ -100,7 +100,7 @@ _first_value = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
 
 def kernels_of(evidence: Evidence) -> list[Kernel] | None:
-    """Kernels that mean to the culler's rules what the answer meant; None = it made nothing of it."""
+    """Kernels with the answer's meaning under the culler's rules; None = unusable for it."""
     if evidence.outcome != "ok":
         return None
     if not evidence.counters.get("kernels"):

@@ -1,4 +1,4 @@
-"""The share of time in which a notebook's GPUs compute, from the DCGM exporter of its node.
+"""The computing share of a notebook's GPUs, from the DCGM exporter of its node.
 
 The profiling metric also works in MIG slices, where the utilization of the device is not there; the latter counts where the
 former is missing for the pod. One exporter answers for all pods of a node, so lines are found by the pod's name.
@@ -19,7 +19,7 @@ from bus.notebooks.readings import malformed, unread
 
 SOURCE = "gpu"
 EXPORTER_PORT = 9400
-#: A GPU that computes less than this share is idle: a desktop's drawing or a monitoring tool's reading is no work.
+#: A GPU with a smaller share is idle: a desktop's drawing or a monitoring tool's reading is no work.
 BUSY_PERMILLE = 10
 
 _ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -33,7 +33,7 @@ def asks(peer: Peer) -> tuple[Target, ...]:
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
-    """Busy when the busiest of its GPUs is. An exporter that does not name the pod says nothing of it."""
+    """Busy when the busiest of its GPUs is. An exporter without the pod's name gives no evidence."""
     reply = replies[0]
     missing = unread(SOURCE, reply)
     if missing is not None or not isinstance(reply, Answer):
@@ -56,7 +56,7 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Namespace and name; a scraper that adds its own labels renames the exporter's to ``exported_``."""
+    """Namespace and name; a scraper with labels of its own renames the exporter's to ``exported_``."""
     if "exported_pod" in labels:
         return labels.get("exported_namespace"), labels["exported_pod"]
     return labels.get("namespace"), labels.get("pod")

@@ -1,11 +1,11 @@
 """Jupyter servers: kernels and terminals.
 
-``/api/status`` is not asked: its ``last_activity`` moves when somebody reads, this prober included. Every request says
-``no_track_activity=1``, so that other cullers are not fed either.
+``/api/status`` is not asked: its ``last_activity`` moves with every read, this prober's included. Every request has
+``no_track_activity=1``, so other cullers do not count it either.
 
-- ``idle`` is the only state that is idle. ``starting`` with nobody connected is on its own account; every other state,
-  an unknown word, null and a number included, is busy.
-- A kernel's stamp that cannot be read spoils the answer, unless another kernel is busy: busy is enough to know.
+- Only ``idle`` is idle. ``starting`` without a connection is the server's own doing; every other state, an unknown
+  word, null and a number included, is busy.
+- A kernel's unreadable stamp spoils the answer, unless another kernel is busy: busy is enough.
 - No kernels say nothing by themselves: they count beside a readable answer about terminals only, or where the server has
   terminals switched off (404 beside a readable list of kernels).
 
@@ -92,7 +92,7 @@ def _state(entry: dict[str, Any]) -> str:
 
 
 def _connections(entry: dict[str, Any]) -> bool:
-    """Whether anybody is connected; a number that is none says that somebody is."""
+    """Whether anybody is connected; an invalid number counts as connected."""
     count = entry.get("connections", 0)
     return count != 0 or type(count) is not int
 

@@ -1,9 +1,9 @@
-"""Jupyter kernels as Kubeflow's own culler reads them: asked where its rules decide. Where Bursar's own do, it is asked only if
-an owner names it, and may protect a notebook, never stop one.
+"""Jupyter kernels as Kubeflow's own culler reads them: used under its rules. Under Bursar's own rules it is asked
+only if an owner names it, and may protect a notebook, never stop one.
 
-It differs from :mod:`~bus.notebooks.jupyter` in all that the culler does differently: a stamp ahead of the clock is
-accepted, one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.
-What travels says as much as its rules look at: whether all kernels are idle, and their newest stamp with its offset.
+It differs from :mod:`~bus.notebooks.jupyter` wherever the culler differs: a stamp ahead of the clock is accepted,
+one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.
+The evidence has only the inputs of its rules: whether all kernels are idle, and their newest stamp with its offset.
 
 Source: docs/culling.md (culling_controller.go lines 204 to 307).
 """
@@ -21,7 +21,7 @@ from bus.notebooks.readings import malformed, unread
 
 
 def asks(peer: Peer) -> tuple[Target, ...]:
-    """The path that the culler asks for, wherever the server says that it is mounted; nothing of a pod of another kind."""
+    """The culler's request path, whatever base URL the server has; no request for a pod of another kind."""
     name = peer.labels.get(NOTEBOOK_NAME)
     if not name:
         return ()
@@ -30,7 +30,7 @@ def asks(peer: Peer) -> tuple[Target, ...]:
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
-    """One evidence: not ok is what the culler makes nothing of."""
+    """One evidence: not ok = unusable for the culler."""
     reply = replies[0]
     kernels = kernels_in(reply) if isinstance(reply, Answer) else None
     if kernels is None:
@@ -41,7 +41,7 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
     counters = {"kernels": len(kernels)}
     if busy or not known or len(known) < len(stamps):
         return (Evidence(source=SOURCE, busy=busy, counters=counters),)
-    # The first of equal instants, as a strict comparison finds it: its offset is the one that is written.
+    # The first of equal instants, as a strict comparison finds it: its offset is written.
     newest = max(known, key=lambda stamp: stamp.ns)
     if newest.offset_minutes:
         counters["offset_minutes"] = newest.offset_minutes

@@ -1,13 +1,14 @@
-"""What a look at a notebook adds to the look before it: times for counters, doubts about a clock, and whether it is news.
+"""Compares a probe of a notebook with the probe before it: times for counters, doubts about a clock, and whether it
+is news.
 
-Pure, but for one value a notebook that its caller keeps. After a restart nothing is remembered: a counter then has no
-time until it moves, and the projection still knows what was published before.
+Pure, but for one value a notebook that its caller keeps. After a restart the memory is empty: a counter then has no
+time until it moves, and the projection still has the published one.
 
-- A counter that differs from the look before, smaller ones included (a sidecar that started anew), is activity now.
-- A stamp in the future is clamped to the observation, which alone would keep a notebook for ever: from the third in a row
-  on the source is lying, and its times are not accepted at all until it tells one that can be.
-- Evidence is published when it is news, and again after a heartbeat, since silence must not look like an answer. A time that
-  only moves on is no news while the last one that was published is younger than a heartbeat: no limit is that short.
+- A counter that differs from the last probe, smaller ones included (a sidecar started anew), is activity now.
+- A stamp in the future is clamped to the observation. This alone would keep a notebook for ever: from the third in
+  a row on the source counts as lying, and its times are rejected until a plausible one.
+- Evidence is published when it is news, and again after a heartbeat, since silence must differ from an answer. A
+  moved time alone is no news while the last published one is younger than a heartbeat: no limit is that short.
 - Where Kubeflow's rules decide, every look is news: they decide once for each.
 
 Source: docs/culling.md; docs/wrong-input.md.
@@ -24,21 +25,21 @@ from bus.events.notebooks import Evidence
 from bus.notebooks import traffic
 from bus.notebooks.go_json import SOURCE
 
-#: Longest silence about a notebook: less than half of the five minutes after which evidence is none.
+#: Longest silence about a notebook: less than half of the five minutes until evidence is too old.
 HEARTBEAT_US = 120 * SECOND_US
-#: Stamps in the future, one after the other, after which a source is lying.
+#: Stamps in the future, one after the other, until a source counts as lying.
 LIES = 3
 
-#: Sources that count instead of telling a time.
+#: Sources with counters instead of times.
 _COUNTED = frozenset({traffic.SOURCE})
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is remembered of one notebook."""
+    """The memory of one notebook."""
 
     #: Source → how many stamps in a row lay in the future.
     futures: dict[str, int] = {}
-    #: Source → the last evidence whose counters could be read.
+    #: Source → the last evidence with readable counters.
     counted: dict[str, Evidence] = {}
     published: tuple[Evidence, ...] = ()
     published_us: int = 0
@@ -50,7 +51,7 @@ def remember(
     observed_us: int,
     heartbeat_us: int = HEARTBEAT_US,
 ) -> tuple[Known, tuple[Evidence, ...] | None]:
-    """What is known after a look, and the evidence to say; None = it is no news.
+    """The memory after a probe, and the evidence to publish; None = it is no news.
 
     ``heartbeat_us``: the longest silence, at most :data:`HEARTBEAT_US`; less where evidence is worth less long.
     """

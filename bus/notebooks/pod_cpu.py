@@ -1,6 +1,6 @@
-"""The CPU that a notebook's pod uses, from the metrics API: what sees a job in a terminal of a closed browser.
+"""The CPU that a notebook's pod uses, from the metrics API: evidence of jobs in a terminal of a closed browser.
 
-The number is an average over a window that ended a while ago, so work is dated to the end of that window.
+The number is an average over a past window, so work is dated to the end of that window.
 
 Source: Kubernetes resource metrics API, metrics.k8s.io/v1beta1 PodMetrics.
 """

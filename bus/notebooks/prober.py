@@ -1,11 +1,11 @@
-"""The adapter to notebook servers: one GET to one address, and never an error, whatever comes back.
+"""The adapter to notebook servers: one GET to one address, and never an error.
 
-The server belongs to a tenant, so its answer is hostile until read. Hence no client library: httpx follows neither
-redirects nor proxies when told so, but it swallows informational answers without end (two cores for five seconds, from
-one notebook). Here one budget of bytes bounds everything that is not body, one deadline everything that takes time.
+The server belongs to a tenant, so its answer is hostile. Hence no client library: httpx can ignore redirects and
+proxies, but it swallows informational answers without end (two cores for five seconds, from one notebook). Here one
+budget of bytes bounds everything outside the body, one deadline bounds the time.
 
-- The address is an IP that the API server named as the pod's. No name is looked up, so none can change in between;
-  loopback, link-local, metadata and the API servers' addresses are refused before anything is sent.
+- The address is the pod's IP from the API server. No name is looked up, so none can change in between; loopback,
+  link-local, metadata and the API servers' addresses are refused before anything is sent.
 - A redirect is an answer with a status, never followed. Compressed answers are refused: we ask for none.
 - The connection serves one request and is then cut off, not closed politely.
 
@@ -37,7 +37,7 @@ METADATA = frozenset(
 _READ_BYTES = 16_384
 
 Fault = Literal[
-    "address_refused",  # not an address that a pod may have, or not an address at all
+    "address_refused",  # not an address a pod may have, or not an address at all
     "request_refused",  # the path or the token would not be one line of printable ASCII
     "no_connection",
     "timed_out",
@@ -49,12 +49,12 @@ Fault = Literal[
 
 
 class ProbeSettings(msgspec.Struct, frozen=True):
-    """How long and how much a server may answer."""
+    """Limits on the time and size of a server's answer."""
 
     #: For connecting, asking and reading together.
     deadline_seconds: float = 5.0
     body_bytes: int = 262_144
-    #: Everything that is not body: status lines, headers, informational answers, chunk sizes.
+    #: Everything outside the body: status lines, headers, informational answers, chunk sizes.
     head_bytes: int = 32_768
     headers: int = 100
     #: For tests with servers of their own.
@@ -64,7 +64,7 @@ class ProbeSettings(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What to ask: a pod's address as the API server wrote it, and the path with the server's base URL."""
+    """The address of a probe: a pod's address as the API server wrote it, and the path with the server's base URL."""
 
     address: str
     port: int
@@ -81,13 +81,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """Why there is no answer. Nothing of what was sent is kept."""
+    """The reason of a missing answer. Nothing of the received bytes is kept."""
 
     fault: Fault
 
 
 async def fetch(target: Target, settings: ProbeSettings) -> Answer | Unanswered:
-    """One GET. Never raises for what the other side does or for what a tenant wrote into ``target``."""
+    """One GET. Never raises for the server's behavior or for a tenant's text in ``target``."""
     address = permitted(target.address, settings)
     if address is None:
         return Unanswered("address_refused")
@@ -162,7 +162,7 @@ async def _exchange(
     except OSError:
         return Unanswered("closed_early")
     finally:
-        # A close would wait for the other side, which may never let go.
+        # A close would wait for the other side, possibly for ever.
         writer.transport.abort()
 
 
@@ -170,7 +170,7 @@ class _Reading:
     """One answer while it arrives. ``httptools`` calls the ``on_`` methods; a verdict ends it."""
 
     def __init__(self, settings: ProbeSettings) -> None:
-        # What only names answers, as every question about culling does, should not pay for the import.
+        # Commands without probes, such as every question about culling, do not pay for the import.
         from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
         self._settings = settings
@@ -200,7 +200,7 @@ class _Reading:
             self._end(Unanswered("too_large"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Counts, and looks at the three headers that say how the body is written."""
+        """Counts, and reads the three headers about the body's encoding."""
         self._headers += 1
         field, content = name.lower(), value.strip().lower()
         if self._headers > self._settings.headers:
@@ -232,6 +232,6 @@ class _Reading:
         return Answer(self._status, bytes(self._body))
 
     def _end(self, outcome: Answer | Unanswered) -> None:
-        # The first verdict holds: what follows a complete answer does not spoil it.
+        # The first verdict holds: bytes after a complete answer do not spoil it.
         if self.outcome is None:
             self.outcome = outcome

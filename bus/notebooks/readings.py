@@ -1,4 +1,4 @@
-"""What all readers share: answers that are none, strict bodies, and times that are not accepted.
+"""Shared parts of all readers: unusable answers, strict bodies, and rejected times.
 
 Source: docs/wrong-input.md.
 """
@@ -12,9 +12,9 @@ from bus.events.notebooks import Evidence, Outcome
 from bus.notebooks.contract import Peer, Reply
 from bus.notebooks.prober import Answer
 
-#: Largest body that is read; the adapter lets no more through.
+#: Largest body to read; the adapter lets no more through.
 LARGEST_BODY = 262_144
-#: Most kernels or terminals that one server may have.
+#: Most kernels or terminals of one server.
 MOST_ENTRIES = 1_000
 #: How far a server's clock may be ahead before its stamp is clamped.
 SKEW_US = 120 * SECOND_US
@@ -23,9 +23,9 @@ _LOGIN = frozenset({301, 302, 303, 307, 308, 401, 403, 407})
 
 
 def unread(source: str, reply: Reply) -> Evidence | None:
-    """The evidence of an answer that cannot be read at all; None = it has status 200.
+    """The evidence of an unreadable answer; None = it has status 200.
 
-    Who must log in, by redirect or by status, is refused; that is another state than unreachable, and neither is idle.
+    A required log-in, by redirect or by status, is "refused"; it differs from unreachable, and neither is idle.
     """
     if not isinstance(reply, Answer):
         return Evidence(source=source, outcome="unreachable", fault=reply.fault)
@@ -36,7 +36,7 @@ def unread(source: str, reply: Reply) -> Evidence | None:
 
 
 def malformed(source: str, fault: str, flags: tuple[str, ...] = ()) -> Evidence:
-    """Evidence that an answer was there and could not be understood."""
+    """Evidence of an answer with unreadable content."""
     return Evidence(source=source, outcome="malformed", fault=fault, flags=flags)
 
 

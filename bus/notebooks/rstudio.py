@@ -1,7 +1,7 @@
-"""RStudio Server: by the traffic of its sidecar alone, for it has no endpoint that tells activity.
+"""RStudio Server: only by the traffic of its sidecar, as it has no endpoint for activity.
 
-Its own ``session-timeout-minutes`` suspends sessions, and terminals are no activity to it; so without a sidecar an RStudio
-is unknown here, and GPU and CPU are all that speaks.
+Its own ``session-timeout-minutes`` suspends sessions, and terminals are no activity to it; so without a sidecar an
+RStudio is unknown here, and only GPU and CPU give evidence.
 
 Source: docs/culling.md; Posit, RStudio Server administration guide, "Session timeout".
 """

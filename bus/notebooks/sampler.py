@@ -1,7 +1,8 @@
-"""The loop's body: ask every notebook what its kinds ask, and say what is news. IO only through the two adapters it is given.
+"""The loop's body: probe every notebook by its kinds, and publish the news. IO only through the two adapters it is
+given.
 
-A notebook costs its slowest answer and no more than a deadline; many are asked at once, each by itself, so that one that
-stalls delays nobody else.
+A notebook costs its slowest answer and no more than a deadline; many are asked at once, each by itself, so a
+stalled one delays no other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ AskApi = Callable[[ApiRequest], Awaitable[Reply]]
 
 
 class Sampler:
-    """Looks at notebooks, round after round, and remembers what it said of each.
+    """Probes notebooks, round after round, and remembers the published evidence of each.
 
     ``server`` is :func:`bus.notebooks.prober.fetch` with its settings, ``api`` a GET at the API server; neither raises
     for an answer.

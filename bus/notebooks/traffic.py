@@ -1,8 +1,8 @@
-"""Any server behind an Envoy or Istio sidecar: how many requests it had, and whether a websocket is open.
+"""Any server behind an Envoy or Istio sidecar: its number of requests, and whether a websocket is open.
 
-Counters say that something happened between two looks, not when; :mod:`~bus.notebooks.memory` turns a change into
-a time. With Istio only requests from the ingress gateway count, so that neither this prober nor a neighbour is taken for
-the user; a plain Envoy does not know who asked, so there the counters of all its listeners but its own admin's count.
+Counters show activity between two probes, not its time; :mod:`~bus.notebooks.memory` turns a change into a time.
+With Istio only requests from the ingress gateway count, so neither this prober nor a neighbor counts as the user; a
+plain Envoy does not know the client, so there the counters of all its listeners except its own admin's count.
 Counters of websockets move when they close, hence the gauge of open ones: presence, with its own longer limit.
 
 Source: docs/culling.md (kubeflow/kubeflow PR 6927; istio/istio 48563); Envoy, HTTP connection manager statistics.
