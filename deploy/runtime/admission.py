@@ -1,4 +1,4 @@
-"""Admission as the settings have it: its side of the process, the webhook's server and its registration.
+"""Admission in one process: its configured parts, the webhook's server and its registration.
 
 Source: docs/architecture.md.
 """
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class Applies(Writes, Registers, Protocol):
-    """What registration, queues and Events ask of a cluster."""
+    """Cluster operations of registration, queues and Events."""
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
         """JSON Patch."""
@@ -65,7 +65,7 @@ class Applies(Writes, Registers, Protocol):
 
 #: Metrics of other parts of a process, shown with those of admission.
 Figures = list[Callable[[], Iterator[Metric]]]
-#: Answers questions while it is entered, where the settings want that; its metrics go to the figures.
+#: Serves questions while it is entered, if the settings ask for it; its metrics are added to the figures.
 Answering: TypeAlias = (
     "Callable[[Settings, KubeCluster, Figures], AbstractAsyncContextManager[object]]"
 )
@@ -86,13 +86,13 @@ async def admitting(
     diagnosis: Diagnosis | None = None,
     shows: Figures | None = None,
 ) -> AsyncIterator[Admission]:
-    """The admission side of one process as the settings have it, with its webhook unless they only watch.
+    """Run the admission side of one process, with its webhook unless the settings only watch.
 
-    ``more`` is asked at each scrape, so what is added to it later is shown, too. ``prover`` proves that reviews arrive.
-    ``shows`` gets the metrics where the process has a port of health already; None: they are shown on one of its own.
-    ``ledger`` and ``signer``: see :func:`reactors.admitting.following`. ``diagnosis`` is told beside health, where the settings
-    want it.
-    Raises SettingsError where reviews would be enforced that anybody can forge, and UnprovenWebhookError where none arrives.
+    ``more`` is read at each scrape, so later additions are shown, too. ``prover`` proves the arrival of reviews.
+    ``shows`` receives the metrics of a process with its own health port. None: admission opens a health port.
+    ``ledger`` and ``signer``: see :func:`reactors.admitting.following`.
+    ``diagnosis`` is served beside health, if the settings ask for it.
+    Raises SettingsError if enforced reviews could be forged by anybody, and UnprovenWebhookError if no review arrives.
     """
     clock, wanted = SystemClock(), settings.admission
     wanted.require_authenticated()
@@ -134,9 +134,10 @@ async def admitting(
 async def beginning(
     settings: Settings, transport: Transport, stack: AsyncExitStack
 ) -> tuple[Store, Signer] | str:
-    """The ledger of another process, and the key that seals its snapshots; or why this one begins without.
+    """The ledger of another process and the key of its snapshots, or the reason to start without them.
 
-    It needs to be there, to be of the history on the bus, and its key in the settings' place: a snapshot is believed by that.
+    The ledger must exist and match the history of the bus. Its key
+    must be in the configured folder, as it proves each snapshot.
     """
     if not settings.signing_key.exists():
         return "the key that seals snapshots is not here"
@@ -153,7 +154,7 @@ async def beginning(
 
 
 def controllers_of(settings: AdmissionSettings) -> Controllers:
-    """The accounts of controllers that the settings name."""
+    """The accounts of controllers in the settings."""
     return Controllers(frozenset(settings.controllers), frozenset(settings.controller_groups))
 
 
@@ -161,7 +162,7 @@ def controllers_of(settings: AdmissionSettings) -> Controllers:
 async def _recording(
     admission: Admission, cluster: Writes, clock: Clock, mode: str
 ) -> AsyncIterator[None]:
-    """Report what is refused or held from now on as Events: what came before was reported then."""
+    """Report new refusals and holds as Events. Earlier ones were reported when they happened."""
 
     def waiting(uid: str) -> tuple[AdmissionDecided, str] | None:
         return notice(admission.lines, admission.view, admission.journals, uid, clock.now_us())
@@ -209,10 +210,13 @@ async def serving(
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
-    ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it. ``client_ca``:
-    answer only clients of these authorities. ``health``: where health and figures are; None = nowhere. ``prover``: begin
-    when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them. ``diagnosis``:
-    what else the port of health answers. ``shows`` gets the metrics instead of that port. ``tracer`` is told of each review.
+    ``is_shadow``: decide and record, but refuse nothing. ``cluster`` None: another process registers the webhook.
+    ``client_ca``: accept only clients with a certificate of these
+    authorities. ``health``: address of health and figures; None = no port.
+    ``prover``: start after it proved the arrival of reviews.
+    ``answers`` off: this process only registers; others answer reviews.
+    ``diagnosis``: more paths of the health port. ``shows`` receives the
+    metrics instead of that port. ``tracer`` records each review.
     """
     answer = shadowed(admission.handler) if is_shadow else admission.handler
     handler = proving(traced(answer, tracer))
@@ -270,9 +274,9 @@ def _figures(
 async def healthy(
     settings: Settings, more: Figures, shows: Figures | None = None
 ) -> AsyncIterator[None]:
-    """Answer probes and show ``more`` where no webhook does, on the port of health that the settings name; nowhere without one.
+    """Answer probes and show ``more`` without a webhook, on the configured health port. Without such a port, do nothing.
 
-    ``shows`` gets the metrics where the process has such a port already.
+    ``shows`` receives the metrics of a process with its own health port.
     """
 
     def metrics() -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Where signed heads are kept, by the address that the settings or a question name.
+"""Places of signed heads, by address. The settings or a question give the address.
 
 Source: ``docs/history.md`` (the chain).
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from deploy.settings.shape import Settings
 
 CONFIG_MAPS = "configmap://"
-#: What begins the address of a log, before the URL that it answers at.
+#: The prefix of a log's address, before its URL.
 LOG = "rekor+"
-#: What heads in ConfigMaps are kept for where nothing is named.
+#: The default purpose of heads in ConfigMaps.
 PURPOSE = "bursar"
-#: A namespace, and what the names of the ConfigMaps begin with.
+#: A namespace, and the prefix of the ConfigMaps' names.
 _CONFIG_MAPS = re.compile(rf"{CONFIG_MAPS}([a-z0-9-]{{1,63}})(?:/([a-z0-9-]{{1,40}}))?")
 
 _PLAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,12}[a-z0-9])?")
@@ -34,7 +34,7 @@ def is_place(address: str) -> bool:
 
 
 def place_of(address: str, settings: Settings) -> Place:
-    """The place at ``address``. Raises SettingsError where it is none, or where no cluster is found that it could be in."""
+    """The place at ``address``. Raises SettingsError for an unknown address, or if its cluster is not found."""
     if address.startswith(OBJECTS):
         return Objects(address)
     if address.startswith(LOG):
@@ -63,9 +63,9 @@ def _logged(url: str, settings: Settings) -> Place:
 
 
 def below(address: str, name: str) -> str:
-    """The place of one cluster of a hub; "" where the hub has none.
+    """The address of one cluster of a hub; "" if the hub has none.
 
-    A name that a ConfigMap cannot have stands there as the beginning of its SHA-256.
+    A cluster name is not always a valid ConfigMap name. An invalid one is replaced by the start of its SHA-256.
     """
     if address.startswith(CONFIG_MAPS):
         namespace, _, purpose = address.removeprefix(CONFIG_MAPS).partition("/")

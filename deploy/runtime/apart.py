@@ -1,8 +1,9 @@
-"""The parts of ``bursar up``, each a process: watching the cluster, writing the ledger, deciding and acting.
+"""The parts of ``bursar up``, each as a process: watching the cluster, writing the ledger, deciding and acting.
 
-They share a bus and a ledger, and nothing else. Any number may watch: two lose nothing and double nothing. One process writes the
-ledger and one acts: further ones of each are in reserve, and take over when it ends (:mod:`deploy.runtime.locking`). Whoever
-acts and was paused or cut off writes nothing to the cluster before it is certain that no other acts (:class:`HeldLock`).
+They share a bus and a ledger, and nothing else. Any number of processes may watch: two lose nothing and double nothing.
+One process writes the ledger and one acts. Further ones of each are in reserve and take over when it ends
+(:mod:`deploy.runtime.locking`). An acting process may be paused or cut off. Before it writes to
+the cluster again, it confirms its lock (:class:`HeldLock`).
 
 Source: docs/install.md; docs/architecture.md.
 """
@@ -43,21 +44,21 @@ from deploy.settings.shape import Settings
 from projections.engine.heads import Signer
 from projections.engine.store import Store, engine
 
-#: Between two looks for a ledger that another process makes.
+#: Between two searches for a ledger of another process.
 ABSENT_SECONDS = 1.0
-#: Between two requests that measure the API server's clock.
+#: Between two requests to measure the API server's clock.
 TIMED_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
 
 async def write_ledger(settings: Settings, screen: Screen) -> None:
-    """Write the ledger until cancelled, in turn with other processes that do."""
+    """Write the ledger until cancelled, in turn with other writing processes."""
     figures: Figures = []
     async with _bus(settings, "ledger") as opened, healthy(settings, figures), AsyncExitStack() as stack:  # fmt: skip
         made = engine(settings.ledger_url)
         stack.callback(made.dispose)
-        # In turn, so that a newer version changes no schema that an older one still writes.
+        # In turn: a newer version must change no schema while an older version writes.
         async with in_turn(settings.ledger_url, made, "ledger", LEDGER, screen.tell):
             with ledger(settings) as store:
                 await settle(opened.transport)
@@ -71,7 +72,7 @@ async def write_ledger(settings: Settings, screen: Screen) -> None:
 
 
 async def watch_cluster(settings: Settings, screen: Screen) -> None:
-    """Follow the cluster until cancelled, beside any other process that does. Raises WrongClockError."""
+    """Follow the cluster until cancelled, beside other watching processes. Raises WrongClockError."""
     require_clock()
     access = _access(settings)
     figures: Figures = []
@@ -93,7 +94,7 @@ async def watch_cluster(settings: Settings, screen: Screen) -> None:
 
 
 async def act(settings: Settings, screen: Screen) -> None:
-    """Keep the quotas, decide and act until cancelled, in turn with other processes that do. Raises WrongClockError."""
+    """Keep the quotas, decide and act until cancelled, in turn with other acting processes. Raises WrongClockError."""
     require_clock()
     access = _access(settings)
     settings.admission.require_authenticated()
@@ -133,7 +134,7 @@ async def act(settings: Settings, screen: Screen) -> None:
 
 
 async def _timing(cluster: client.KubeCluster) -> None:
-    """Measure the API server's clock again and again, by which it is decided: who acts lists nothing that would."""
+    """Measure the API server's clock repeatedly: decisions use it, and an acting process lists no objects to learn it."""
     while True:
         await asyncio.sleep(TIMED_SECONDS)
         await _timed(cluster)
@@ -148,7 +149,7 @@ async def _timed(cluster: client.KubeCluster) -> None:
 
 
 async def _asking(opened: Bus, topic: str, asked: asyncio.Queue[str]) -> None:
-    """Tell whoever watches of which kinds a complete list is waited for."""
+    """Ask the watching processes for complete lists of some kinds."""
     while True:
         await opened.transport.announce(topic, await asked.get())
 
@@ -159,7 +160,7 @@ def _topic(settings: Settings) -> str:
 
 @asynccontextmanager
 async def _bus(settings: Settings, part: str) -> AsyncIterator[Bus]:
-    """A bus that does not end with this process. Raises SettingsError where it would."""
+    """A bus of its own server, so it outlives this process. Raises SettingsError for an embedded bus."""
     if settings.bus.is_embedded and embedded.running(settings.data) is None:
         raise SettingsError(
             f"`bursar {part}` needs a bus of its own (--bus nats://…): the bundled one is a part of `bursar up`"
@@ -192,7 +193,7 @@ async def _existing(
 
 
 async def _caught_up(store: Store, opened: Bus, screen: Screen) -> None:
-    """Return when the ledger holds what was published so far. Raises StalledError where nobody writes it for a minute."""
+    """Return when the ledger holds every event published so far. Raises StalledError if no process writes it for a minute."""
     head = await opened.transport.head()
     writer = OtherLedgerWriter(store, "`bursar ledger`")
     screen.tell(f"bus {opened.url}; waiting for event {head.last_sequence:,} in the ledger")

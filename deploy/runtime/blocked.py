@@ -1,4 +1,4 @@
-"""What is due and held back in a cluster, as the ledger's archive has it: for questions, nothing is decided here."""
+"""Due but blocked actions in a cluster, read from the ledger's archive. For questions only: decides nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def blocked(select: Select, cluster: str, now_us: int) -> list[Blocked]:
-    """What every reactor of ``cluster`` holds back at ``now_us``."""
+    """The blocked actions of every reactor of ``cluster`` at ``now_us``."""
     return at(select, REACTORS, cluster).blocked(now_us)
 
 
@@ -26,9 +26,10 @@ def held_back(
     releasing: Releasing | None,
     troubles: Mapping[str, Callable[[], Iterable[str]]] = {},
 ) -> list[dict[str, Any]]:
-    """What a running process holds back now, by what: how many, the first of them, and why in a sentence.
+    """The blocked actions of a running process, by cause: their number, the first of them, and a sentence on the reason.
 
-    ``replica``, ``releasing`` None: they do not run. ``troubles``: by activity, what keeps its effects from being done.
+    ``replica``, ``releasing`` None: they do not run. ``troubles``: by
+    activity, the causes that keep its effects from being done.
     """
     found = [
         {
@@ -42,13 +43,13 @@ def held_back(
 
 
 def run_by(replica: Replica) -> dict[str, dict[str, int]]:
-    """By reactor: how many of the objects that it may run are run by whom."""
+    """By reactor: the number of objects in its scope under each runner."""
     found = {name: dict(one.run_by(replica)) for name, one in replica.reactors.items()}
     return {name: counts for name, counts in found.items() if counts}
 
 
 def _blocked(replica: Replica | None) -> list[dict[str, Any]]:
-    """How many actions are held back now, by what, and until when."""
+    """The number of actions blocked now, by cause, and the end of each block."""
     if replica is None:
         return []
     found: dict[tuple[str, str], list[Blocked]] = {}
@@ -68,7 +69,7 @@ def _blocked(replica: Replica | None) -> list[dict[str, Any]]:
 
 
 def _stuck(releasing: Releasing | None) -> list[dict[str, Any]]:
-    """What left its queue and could not be started, by why."""
+    """Workloads that left their queue and could not be started, by reason."""
     found: dict[str, list[tuple[str, int]]] = {}
     for name, message, until_us in releasing.stuck() if releasing is not None else ():
         found.setdefault(message, []).append((name, until_us))

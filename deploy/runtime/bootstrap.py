@@ -1,8 +1,8 @@
 """The composition root: opens each adapter with its settings, in order, and closes all of them.
 
-Everything is an (async) context manager, so that what was opened is closed in reverse, whatever ends it. A ledger has one
-writer. Whoever finds it taken (``bursar import`` beside ``bursar up``) publishes to the same bus and waits for the
-writer to get there.
+Each adapter is an (async) context manager, so all are closed in reverse order after any end. A ledger has one
+writer. A second process (``bursar import`` beside ``bursar up``) publishes to the same bus and waits for that
+writer to catch up.
 
 Source: docs/architecture.md.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from projections.engine.fill import Filled
     from projections.engine.store import Store
 
-#: How often a ledger that another process writes is looked at.
+#: Between two looks at a ledger of another process.
 LOOK_SECONDS = 0.1
 
 #: Longest end in order after a signal.
@@ -55,7 +55,7 @@ class Bus(msgspec.Struct, frozen=True):
     """An open bus. ``started``: whether its server runs for us and ends with us."""
 
     transport: JetStream
-    #: The same, whose live reads are one: for those who follow the history in this process.
+    #: The same with one live read, for followers of the history in this process.
     shared: SharedReading
     guard: list[GuardLine]
     monitor_urls: tuple[str, ...]
@@ -65,7 +65,7 @@ class Bus(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> AsyncIterator[Bus]:
-    """The bus of the settings: one's own server, the embedded one that runs already, or one that is started now.
+    """The bus of the settings: an external server, the running embedded server, or one started now.
 
     Raises BusUnavailableError, PermissionDeniedError, BusTlsError, and UnsafeBusError unless ``is_checked`` is off.
     """
@@ -116,9 +116,9 @@ async def _compressed(server: embedded.EmbeddedServer) -> bool:
 
 
 class LedgerWriter(Protocol):
-    """Whoever moves the ledger on."""
+    """Moves the ledger on: this process or another."""
 
-    #: Who that is, for whoever waits for it.
+    #: Names the writer, for processes that wait for it.
     name: str
 
     async def run(self) -> None:
@@ -130,7 +130,8 @@ class LedgerWriter(Protocol):
 
     @property
     def filled(self) -> Filled | None:
-        """Which new or changed parts of the ledger are being filled, and how far; None for none, and where another does."""
+        """The new or changed parts of the ledger in filling, with their
+        progress. None if there are none, or another process fills."""
 
     @property
     def unsealed(self) -> str:
@@ -138,7 +139,7 @@ class LedgerWriter(Protocol):
 
     @property
     def signer(self) -> str:
-        """By which key heads are signed; "" where another process signs."""
+        """The public key that signs heads; "" if another process signs."""
 
 
 class OwnLedgerWriter:
@@ -149,8 +150,8 @@ class OwnLedgerWriter:
     def __init__(
         self, settings: Settings, store: Store, transport: Transport, lock: HeldLock | None = None
     ) -> None:
-        """``lock``: what ends this one where it is lost; None where whoever runs it looks."""
-        # Who only asks the bus need not import what is written.
+        """``lock``: its loss ends this writer. None: the caller checks it."""
+        # A process that only asks the bus need not import the writing code.
         from deploy.runtime.bus_trimming import BusTrimming
         from deploy.runtime.sealing import Anchoring, Sealing
         from projections.catalogue import MODEL
@@ -169,7 +170,7 @@ class OwnLedgerWriter:
         )
 
     async def run(self) -> None:
-        """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises, and LostLockError."""
+        """Fold new events until cancelled, and sign the last head. Raises the runner's errors, and LostLockError."""
         try:
             async with AsyncExitStack() as stack:
                 if self._lock is not None:
@@ -188,7 +189,7 @@ class OwnLedgerWriter:
 
     @property
     def filled(self) -> Filled | None:
-        """Which parts of the ledger are being filled, and how far."""
+        """The parts of the ledger in filling, with their progress."""
         return self._runner.filled
 
     @property
@@ -199,7 +200,7 @@ class OwnLedgerWriter:
 
     @property
     def signer(self) -> str:
-        """The public key that signs the heads, with a warning where the first head was signed by another key."""
+        """The public key of the heads, with a warning if the first head was signed by another key."""
         key, pinned = self._heads.public_key, self._heads.pinned()
         message = f"heads are signed by {key.hex()}: note it elsewhere, for `bursar verify --key`"
         if pinned in (b"", key):
@@ -233,7 +234,7 @@ class OtherLedgerWriter:
 def keeper(
     settings: Settings, store: Store, transport: Transport, held: HeldLock | str
 ) -> LedgerWriter:
-    """The one who moves this ledger on: ourselves by a lock, or another process, by its name."""
+    """The writer of this ledger: this process if it has the lock, or another process, by its name."""
     if isinstance(held, str):
         return OtherLedgerWriter(store, held)
     return OwnLedgerWriter(settings, store, transport, held)
@@ -249,7 +250,8 @@ async def reach(
 
 
 async def filled(keeper: LedgerWriter, progress: Callable[[int, int], None] | None = None) -> None:
-    """Return when this process has filled what it fills; another one goes on by itself. ``progress``: events, of so many."""
+    """Return when this process has filled its parts. A part of another
+    process is not awaited. ``progress``: events done, of all."""
     while (found := keeper.filled) is not None:
         if progress is not None:
             progress(found.sequence, found.of)
@@ -260,10 +262,11 @@ async def filled(keeper: LedgerWriter, progress: Callable[[int, int], None] | No
 
 
 def run(work: Coroutine[Any, Any, T], *, has_threads: bool = True) -> T:
-    """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so that everything is closed in order; SIGUSR1 shows where
-    each of its tasks waits. ``has_threads`` off: no other thread decodes, so nothing need be prepared for that.
+    """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so all is
+    closed in order. SIGUSR1 shows the waiting place of each task.
+    ``has_threads`` off: no other thread decodes, so none needs preparation.
 
-    Raises the first error of a group as itself, and StoppedError after a signal that ``work`` did not take for its end.
+    Raises the first error of a group as itself, and StoppedError after a signal that did not end ``work`` normally.
     """
     caught: list[Signals] = []
 
@@ -274,11 +277,11 @@ def run(work: Coroutine[Any, Any, T], *, has_threads: bool = True) -> T:
 
         def stop(signal: Signals) -> None:
             if caught:
-                # Asked twice: every step is safe to break off, that is what the crash tests are for.
+                # On the second request it ends at once: every step may be broken off safely, as the crash tests show.
                 os._exit(128 + signal)
             caught.append(signal)
             task.cancel()
-            # Whatever hangs, the end comes: the default action of this signal ends the process.
+            # The last resort if something hangs: the default action of this signal ends the process.
             setitimer(ITIMER_REAL, END_SECONDS)
 
         def show() -> None:
@@ -293,7 +296,7 @@ def run(work: Coroutine[Any, Any, T], *, has_threads: bool = True) -> T:
     if has_threads:
         prepare()
     try:
-        # The loop that the webhook's latency was measured on.
+        # The loop of the webhook's latency benchmarks.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main())
     except asyncio.CancelledError:
@@ -305,6 +308,6 @@ def run(work: Coroutine[Any, Any, T], *, has_threads: bool = True) -> T:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended a group of tasks first."""
+    """The first error of a group of tasks."""
     error = group.exceptions[0]
     return first_error(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,7 +1,7 @@
-"""Drops events from the bus that verified segments hold, beside the ledger that this process writes.
+"""Drops events of verified segments from the bus, beside the ledger of this process.
 
-A segment is read and checked whole before its events leave the bus. What goes wrong is logged and tried again: a bus that
-cannot be trimmed grows, and loses nothing.
+A segment is read and checked whole before its events leave the bus. Errors are logged
+and retried: a bus without trimming grows, and loses nothing.
 
 Source: ``docs/history.md`` (segments).
 """
@@ -51,7 +51,7 @@ class BusTrimming:
             await asyncio.sleep(rest)
 
     async def look(self) -> bool:
-        """Drop the events of the oldest segment that the bus has, where they are old enough; whether they were."""
+        """Drop the events of the oldest segment on the bus, if they are old enough. Returns whether they were."""
         keep_us = self._settings.history.bus_keep_us
         checkpoint = await asyncio.to_thread(self._store.checkpoint, "")
         if keep_us is None or not checkpoint.stream:
@@ -64,7 +64,8 @@ class BusTrimming:
             segment = await asyncio.to_thread(sealer.holding, first)
             if segment is None:
                 return False
-            # The server drops by age alone: what is as old as the segment, and what ages meanwhile, has to be sealed, too.
+            # The server drops by age alone: all events of the segment's
+            # age, and those that reach it meanwhile, must be sealed, too.
             sealed = min(
                 checkpoint.sequence, await asyncio.to_thread(sealed_until, self._store.select)
             )
@@ -78,7 +79,7 @@ class BusTrimming:
             await connection.close()
 
     async def _connection(self) -> Connection:
-        """A connection of a user that may change the stream, where there is one."""
+        """A connection of a user with the right to change the stream, if there is one."""
         bus = self._settings.bus
         url, credentials = bus.address
         if bus.is_embedded:

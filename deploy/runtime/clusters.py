@@ -1,6 +1,6 @@
-"""The ledgers of a hub: which there are, all of them at one look, and how each cluster's link is.
+"""The ledgers of a hub: their list, one common read of all, and the state of each cluster's link.
 
-A hub's data folder has a folder for each cluster, with a ledger in it as any other. What is summed over clusters is asked of each
+A hub's data folder has a folder for each cluster, with a normal ledger in it. Sums over clusters are read from each
 and added: a pod, a node and a namespace belong to one cluster.
 """
 
@@ -21,19 +21,21 @@ from deploy.settings.place import LedgerPlace
 if TYPE_CHECKING:
     from projections import reports
 
-#: Below a hub's data folder: a folder for each cluster; what the hub says of itself.
+#: Below a hub's data folder: a folder for each cluster, and the hub's own state file.
 FOLDER = "clusters"
 STATE = "hub.json"
 #: A hub writes its state every two seconds.
 STALE_SECONDS = 60.0
-#: A link that was silent for longer is down: a cluster says at least a tick every ten seconds.
+#: A link that was silent for longer is down: a cluster sends a tick at least every ten seconds.
 QUIET_SECONDS = 60
 
 
 class ClusterLink(msgspec.Struct):
-    """How a hub hears a cluster. ``domain``: of its JetStream. ``quiet_seconds``: since its server was heard; -1 = never.
+    """The state of a hub's link to a cluster. ``domain``: of its JetStream.
+    ``quiet_seconds``: since its server last answered; -1 = never.
 
-    ``lag``: events that are there and not here, as last heard. ``trouble``: why its ledger is not written any more.
+    ``lag``: events on the cluster's server and not here, as last
+    reported. ``trouble``: the error that ended writing its ledger.
     """
 
     domain: str
@@ -54,7 +56,7 @@ def is_hub(place: LedgerPlace) -> bool:
 
 
 def places(place: LedgerPlace) -> list[LedgerPlace]:
-    """The ledgers at a place: those of its clusters where it is a hub's, else the one that is named."""
+    """The ledgers at a place: those of its clusters if it is a hub's, else its own one."""
     folder = place.data / FOLDER
     if not is_hub(place):
         return [place]
@@ -66,7 +68,7 @@ def places(place: LedgerPlace) -> list[LedgerPlace]:
 
 
 def links(place: LedgerPlace) -> dict[str, ClusterLink]:
-    """What a hub says of its clusters, silent since then where it says no more; nothing where this is no hub's folder."""
+    """The hub's report of its clusters, with the silence since then added. Empty if this is no hub's folder."""
     path = place.data / STATE
     try:
         content, written_s = path.read_bytes(), path.stat().st_mtime
@@ -86,7 +88,7 @@ def links(place: LedgerPlace) -> dict[str, ClusterLink]:
 
 @contextmanager
 def reading_all(place: LedgerPlace) -> Iterator[dict[str, sa.Connection]]:
-    """One consistent look at each ledger of a place, by cluster; a ledger that is no hub's is under its settings' name."""
+    """One consistent read of each ledger of a place, by cluster. A ledger outside a hub has the settings' cluster name."""
     with ExitStack() as stack:
         yield {one.cluster: stack.enter_context(reading(one)) for one in places(place)}
 

@@ -1,8 +1,8 @@
-"""ADAPTER: work in a child process that cannot take more time and memory than it was given, whatever it does.
+"""ADAPTER: work in a child process with hard limits of time and memory.
 
-A database evaluates one function of a query in one step: no handler inside is asked meanwhile, and a signal waits. So the
-work is done by a fork, whose CPU time, memory and files the kernel limits, and which is killed at its deadline, when
-its parent is interrupted, or by its own timer where its parent is gone. What it returns comes through a pipe and is bounded.
+A database evaluates one function of a query in one step: handlers do not run meanwhile, and signals wait. So a
+fork does the work. The kernel limits its CPU time, memory and files. It is killed at its deadline, when
+its parent is interrupted, or by its own timer after its parent's end. Its result comes through a pipe and is bounded.
 
 Source: ``man 2 setrlimit``.
 """
@@ -24,18 +24,18 @@ import msgspec
 
 from deploy.errors import ConfinedError
 
-#: Seconds beyond the deadline after which a child that did not end by itself is killed.
+#: Seconds beyond the deadline before a child that did not end is killed.
 GRACE_SECONDS = 0.5
 
-#: Largest file that a child may write: the index of an SQLite log, which a reader may have to make.
+#: Largest file of a child: the index of an SQLite log, made by a reader at times.
 _FILE_BYTES = 64 * 1024 * 1024
 
-#: How a child says that memory was not enough.
+#: A child's report that memory was not enough.
 _NO_MEMORY = 12
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a child may take: seconds of time and of CPU, bytes of memory beyond what it begins with, bytes of its answer."""
+    """Limits of a child: seconds of time and of CPU, bytes of memory beyond those at its start, bytes of its answer."""
 
     seconds: float
     memory_bytes: int
@@ -45,9 +45,9 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def confined(work: Callable[[], bytes], limits: Limits) -> bytes:
-    """What ``work`` returns, done in a child process. It must catch its own errors and return them.
+    """The result of ``work``, done in a child process. It must catch its own errors and return them.
 
-    Raises ConfinedError where a limit ended it. The child is gone when this returns or raises.
+    Raises ConfinedError if a limit ended it. The child is gone when this returns or raises.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -73,7 +73,7 @@ def confined(work: Callable[[], bytes], limits: Limits) -> bytes:
 
 
 def _answer(reading: int, limits: Limits) -> bytes:
-    """All that the child writes until it closes its end."""
+    """All output of the child until it closes its end."""
     deadline = time.monotonic() + limits.seconds + GRACE_SECONDS
     parts: list[bytes] = []
     size = 0
@@ -91,7 +91,7 @@ def _answer(reading: int, limits: Limits) -> bytes:
 
 
 def _ended(child: int, deadline: float) -> int:
-    """The status of a child that ended; -1 where it has not."""
+    """The status of an ended child; -1 while it runs."""
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -102,7 +102,7 @@ def _ended(child: int, deadline: float) -> int:
 
 
 def _work(work: Callable[[], bytes], limits: Limits, reading: int, writing: int) -> NoReturn:
-    """The child. Ends without cleaning up what belongs to its parent."""
+    """The child. Ends without cleaning up its parent's resources."""
     status = _NO_MEMORY
     try:
         os.close(reading)

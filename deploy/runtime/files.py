@@ -1,7 +1,7 @@
-"""ADAPTER: how many files this process may open, and how many of them connections may take.
+"""ADAPTER: the limit of open files of this process, and the part of it for connections.
 
 Every connection is a file to the system. Ledger, bus and API server need files, too, and a ledger that cannot open one
-ends ``bursar up``; so connections get what is left after a reserve.
+ends ``bursar up``; so connections get the rest after a reserve.
 
 Source: Linux manual, getrlimit(2); systemd.exec, LimitNOFILE (the soft limit of 1,024 is for programs that use select).
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import resource
 
-#: Files for everything that is no connection of the webhook: ledger, bus, API server, notebooks that are asked, logs.
+#: Files for everything but connections of the webhook: ledger, bus, API server, probed notebooks, logs.
 RESERVED = 384
 
 
 def raise_file_limit() -> str:
-    """Raise the soft limit of open files to the hard one; what was done, in words."""
+    """Raise the soft limit of open files to the hard one. Returns a sentence on the change."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return f"files: {_number(soft)} may be open"

@@ -1,8 +1,8 @@
-"""ADAPTER: a child process that does one piece of asynchronous work, and tells its parent how far it is.
+"""ADAPTER: a child process that does one piece of asynchronous work, and reports progress to its parent.
 
-An interpreter uses one core however many threads it has. Where two things can be done side by side, one is given to a
-fork, which begins with all modules and values of its parent. It has to be made before anything is opened: no thread runs then,
-and no connection or lock is shared. It does nothing before it is told to, and ends with its parent, whatever ends that: a pipe
+An interpreter uses one core, however many threads it has. Of two tasks for two cores, one goes to a
+fork. The fork starts with all modules and values of its parent. It must be made before anything is opened: no thread runs then,
+and no connection or lock is shared. It waits for a start signal. It ends with its parent in every case: a pipe
 between them closes then.
 
 Source: ``man 2 fork``.
@@ -42,9 +42,9 @@ class Child:
         self._begins = begins
 
     async def results(self) -> AsyncIterator[Any]:
-        """Let it begin; all that it says until it is done.
+        """Start the child; its reports until it is done.
 
-        Raises what its work raised, and ChildEndedError where it ended before.
+        Raises the error of its work, and ChildEndedError if it ended before.
         """
         reader = asyncio.StreamReader()
         pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -68,7 +68,7 @@ class Child:
 
 @contextlib.contextmanager
 def child(work: Work) -> Iterator[Child]:
-    """A child that does ``work`` when it is told to; it is gone when this ends."""
+    """A child that does ``work`` after its start signal. It is gone when this ends."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, telling = os.pipe()
@@ -91,14 +91,14 @@ def child(work: Work) -> Iterator[Child]:
 
 
 def _work(work: Work, waiting: int, telling: int) -> NoReturn:
-    """The child. Ends without cleaning up what belongs to its parent."""
+    """The child. Ends without cleaning up its parent's resources."""
     status = 1
     try:
-        # A key that is pressed is for the parent, which ends this one.
+        # Ctrl-C is for the parent: the parent ends the child.
         for kind in (signal.SIGINT, signal.SIGHUP):
             signal.signal(kind, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # What is there stays there: it need not be looked at again, nor be copied.
+        # Existing objects stay: the garbage collector need not visit them, so their pages are not copied.
         gc.freeze()
         if os.read(waiting, 1):
             uvloop.run(_watched(work, waiting, telling))

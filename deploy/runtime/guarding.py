@@ -1,4 +1,4 @@
-"""The guard of the bus while a process runs: what it found the last time, and the end where that is unsafe."""
+"""The guard of the bus in a running process: its last result, and the end of the process on an unsafe bus."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _HOW = {State.OK: 0, State.UNKNOWN: 1, State.WEAK: 2, State.UNSAFE: 3}
 
 
 async def guarded(opened: Bus) -> None:
-    """Check the bus again and again; what became unsafe ends us (P3), and one that is away does not.
+    """Check the bus repeatedly. A bus that became unsafe ends the process (P3); an unreachable one does not.
 
-    Who watches has seen what nobody has stored yet, and publishes it when the bus is back.
-    A connection that will never come back ends us too: whoever runs us starts us again.
+    A watching process may hold observations that are not stored yet. It publishes them after the bus is back.
+    A connection that cannot come back ends the process, too: its supervisor starts it again.
     """
     while True:
         await asyncio.sleep(GUARD_SECONDS)
@@ -48,15 +48,15 @@ async def guarded(opened: Bus) -> None:
 
 
 async def prove_blocks(opened: Bus, folder: Path) -> None:
-    """Read the messages of each block that is not as it was when it was last read: a flipped bit hides its message.
+    """Read the messages of each changed block again: a flipped bit hides its message.
 
-    ``folder``: that of an embedded bus. The first time all is read. Raises HistoryDivergedError.
+    ``folder``: that of an embedded bus. The first run reads all blocks. Raises HistoryDivergedError.
     """
     store, file = folder / "store", folder / "blocks.json"
     try:
         found = await asyncio.to_thread(closed_blocks, store, opened.transport.stream.name)
     except OSError as error:
-        # A block that is trimmed or rewritten meanwhile is proven at the next start.
+        # The next start proves blocks that were trimmed or rewritten meanwhile.
         _log.warning("the blocks of the bus cannot be read now: %s", error)
         return
     known = await asyncio.to_thread(recorded_blocks, file)
@@ -90,7 +90,7 @@ async def settle(transport: JetStream) -> None:
 
 
 def bus_metrics(guard: Sequence[GuardLine]) -> Iterator[Metric]:
-    """The last look. Which properties there are is fixed."""
+    """The last result. The set of properties is fixed."""
     yield Metric(
         "bursar_bus_property", "gauge",
         "How safe a property of the bus is: 0 as it should be, 1 not known, 2 weak, 3 unsafe.",

@@ -1,8 +1,8 @@
-"""Many clusters, one place: on the hub's NATS each cluster's history is mirrored, and here each is written to a ledger of its own.
+"""Many clusters in one place: the hub's NATS mirrors each cluster's history, and the hub writes each to its own ledger.
 
-A mirror has the same events under the same sequences as the cluster's own stream, so the ledger here has the same rows, the same
-chain and the same digests as the cluster's own. What a cluster says while its link is down is mirrored once it is back, from
-where it stopped; until then nothing new is known of it, and the others go on. Nothing is said here: a mirror takes no message.
+A mirror has the same events under the same sequences as the cluster's own stream, so the ledger here has the same rows, the
+same chain and the same digests as the cluster's own. After a broken link the mirror goes on from its last event. Until then the
+cluster has no news here, and the others go on. The hub publishes nothing: a mirror takes no message.
 
 Source: NATS, "Source and Mirror Streams", "JetStream on Leaf Nodes"; docs/install.md, "Many clusters".
 """
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 async def follow_clusters(settings: Settings, screen: Screen) -> None:
     """Mirror every cluster of the settings and write its ledger, until cancelled. Raises SettingsError, UnsafeBusError.
 
-    What ends one cluster's ledger is kept in the state and shown; the others go on, and it is tried again at the next start.
+    An error that ends one cluster's ledger is kept in the state and shown. The others go on. The next start tries it again.
     """
     if settings.bus.is_embedded or not settings.hub.clusters:
         raise SettingsError(
@@ -85,7 +85,7 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
         finally:
             await bus.close()
     except* (BursarError, SQLAlchemyError, OSError) as group:
-        # What runs beside something raises groups.
+        # Task groups beside the body raise exception groups.
         link.trouble = str(first_error(group))
         screen.tell(f"cluster {name}: {link.trouble}")
 
@@ -110,7 +110,7 @@ async def _write_state(data: Path, links: dict[str, ClusterLink]) -> None:
         try:
             replace(data / STATE, msgspec.json.encode(links))
         except OSError as error:
-            # A full disk ends no cluster's ledger but its own; `bursar clusters` sees that the file is old.
+            # A full disk ends no cluster's ledger but its own; `bursar clusters` notices the old file.
             _log.warning("what `bursar clusters` shows is old: %s", error)
         await asyncio.sleep(LOOK_SECONDS)
 

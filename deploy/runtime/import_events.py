@@ -1,9 +1,9 @@
-"""Takes recorded events in: onto the bus in windows, and from there into the ledger like everything else.
+"""Imports recorded events: onto the bus in windows, and from there into the ledger like all others.
 
 A child process reads and publishes while this one folds and writes; each takes about a core.
 
-Saying an event twice changes no row of the ledger, but it makes the history longer, and the bus remembers ids for ten minutes
-only. So what the archive has already is left out here; an import that was interrupted goes on where it stood.
+Publishing an event twice changes no row of the ledger, but makes the history longer. The bus remembers ids for ten minutes
+only. So events of the archive are left out here, and an interrupted import goes on at its last place.
 
 Source: docs/architecture.md; ``docs/history.md`` (importing twice changes nothing).
 """
@@ -38,9 +38,10 @@ WINDOW = 1_000
 
 
 class Taken(msgspec.Struct):
-    """What came of an import. ``published`` are new in the history; the rest was there before.
+    """The result of an import. ``published`` are new in the history; the others were there before.
 
-    ``left_out`` are decisions and what else is no observation, which was not asked for; ``kinds`` says how many of which type.
+    ``left_out`` are decisions and other events that are no observation,
+    unless they were asked for. ``kinds`` counts them by type.
     """
 
     events: int = 0
@@ -59,10 +60,10 @@ Progress = Callable[[int, int], None]
 def saying(
     settings: Settings, events: Iterable[Event], origin: HistoryImported
 ) -> AbstractContextManager[Child]:
-    """A process that will publish ``events`` once :func:`take_in` lets it. To be made before anything is opened.
+    """A process that will publish ``events`` after :func:`take_in` starts it. To be made before anything is opened.
 
-    Only observations are taken, unless ``origin`` is whole: a file of another's must not pause reactors, change their policies or
-    credit budgets. What is new is preceded by ``origin``.
+    Only observations are taken, unless ``origin`` is whole: a foreign file must not pause reactors, change their policies or
+    credit budgets. ``origin`` precedes the new events.
     """
 
     async def work(tell: Tell) -> None:
@@ -72,7 +73,7 @@ def saying(
             archive = reader(settings)
             first = _origin(settings, origin)
             await say(opened.transport, archive, wanted, taken, lambda: tell(taken), first)
-        # What was left out behind the last window.
+        # Events left out after the last window.
         tell(taken)
 
     return child(work)
@@ -81,12 +82,12 @@ def saying(
 async def take_in(
     settings: Settings, intake: Child, progress: Progress, filling: Callable[[int, int], None]
 ) -> Taken:
-    """Let events be published (:func:`saying`) and return when the ledger holds them all. Saying them again is harmless.
+    """Start publishing (:func:`saying`), and return when the ledger holds all events. Publishing them again is harmless.
 
-    What an upgrade changed is filled by then. ``filling``: told of events that are filled, of so many.
+    Parts changed by an upgrade are filled by then. ``filling`` is called with the number of filled events, of all.
 
-    Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what the reading of the
-    events raises, LedgerBusyError beside another import, and what bus and ledger raise.
+    Works with a running bus (``bursar up`` on the same data folder) and without one. Raises the errors of reading the
+    events, LedgerBusyError beside another import, and the errors of bus and ledger.
     """
     taken = Taken()
     with joined_ledger(settings, "import") as (store, held):
@@ -116,7 +117,7 @@ async def say(
     show: Callable[[], None],
     first: Event | None = None,
 ) -> None:
-    """Publish the ``events`` that the archive does not have, counting them in ``taken``; ``first`` before the first of them."""
+    """Publish those ``events`` that the archive lacks, and count them in ``taken``; ``first`` goes before all of them."""
     before = (await transport.head()).last_sequence
     known = await asyncio.to_thread(_known, archive)
     for window in _windows(events):
@@ -134,7 +135,7 @@ async def say(
 
 
 def _observed(events: Iterable[Event], taken: Taken) -> Iterator[Event]:
-    """The observations among ``events``, and what is no event, which nobody obeys; the rest is counted."""
+    """The observations among ``events``, and unreadable entries, since they have no effect; the rest is counted."""
     for event in events:
         if event.type in OBSERVED or event.type in (MALFORMED, STAND_IN):
             yield event
@@ -162,7 +163,7 @@ def _windows(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def _carried(event: Event) -> Event:
-    """``event``; what an earlier version exported as unreadable in the form that a bus takes."""
+    """``event``; one that an earlier version exported as unreadable gets the form of the bus."""
     return restored(event) if event.type == MALFORMED else event
 
 

@@ -1,6 +1,6 @@
-"""A caller that is kept to one namespace, while its question is answered: its answer depends on nothing outside of it.
+"""A caller limited to one namespace, while its question is answered: the answer depends on nothing outside of it.
 
-The number of the newest event, parked events and names that are near belong to the whole cluster, so they are left out.
+The number of the newest event, parked events and similar names belong to the whole cluster, so they are left out.
 
 Source: docs/operating.md, "Questions from elsewhere".
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The cluster and the namespace that a caller is kept to."""
+    """The cluster and the namespace to which a caller is limited."""
 
     cluster: str
     namespace: str

@@ -16,10 +16,10 @@ from projections.engine.store import Store
 from projections.engine.tables import parked, segments
 from projections.pod_runs.queries import HELD_BY_TEAM
 
-#: Between two looks at what is parked and sealed, and at what teams hold, which reads each open pod.
+#: Between two reads of parked and sealed events, and of teams' holdings, as these read each open pod.
 LOOK_SECONDS = 15.0
 USAGE_SECONDS = 60.0
-#: Teams that have series of their own; the others are one together.
+#: Teams with series of their own; the others form one together.
 TEAMS = 20
 #: No label of Kubernetes can be this.
 OTHERS = "(others)"
@@ -30,7 +30,7 @@ _SEALED = sa.select(*_SEALING)
 
 
 class Writes(Protocol):
-    """Whoever moves the ledger on."""
+    """Moves the ledger on."""
 
     @property
     def sequence(self) -> int:
@@ -42,7 +42,7 @@ class Writes(Protocol):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a team holds now: milli-cores, MiB, milli-cards, pods."""
+    """Current holdings of a team: milli-cores, MiB, milli-cards, pods."""
 
     team: str
     cpu_milli: int
@@ -52,7 +52,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 def largest(found: Iterable[Held], most: int = TEAMS) -> list[Held]:
-    """At most so many teams, those that hold most GPUs, then CPU, then memory, and one of all others together. Pure."""
+    """At most so many teams, those with most GPUs, then CPU, then memory, and one sum of all others. Pure."""
     order = sorted(found, key=lambda t: (-t.gpu_milli, -t.cpu_milli, -t.memory_mib, t.team))
     rest = order[most:]
     if not rest:
@@ -62,9 +62,9 @@ def largest(found: Iterable[Held], most: int = TEAMS) -> list[Held]:
 
 
 class LedgerMetrics:
-    """The figures of one ledger; what it holds is looked at now and then, as scrapes shall wait for no database.
+    """The figures of one ledger. Holdings are read periodically, since scrapes must not wait for a database.
 
-    ``segment_events``: the events of one segment; 0 where this ledger is not sealed.
+    ``segment_events``: the events of one segment; 0 for an unsealed ledger.
     """
 
     def __init__(self, store: Store, writer: Writes, segment_events: int = 0) -> None:
@@ -78,7 +78,7 @@ class LedgerMetrics:
         """Look again and again, until cancelled."""
         due = 0.0
         while True:
-            # A database that is away is the writer's trouble, who says so.
+            # The writer reports an unreachable database.
             with suppress(sa.exc.SQLAlchemyError):
                 is_due = (now := time.monotonic()) >= due
                 await asyncio.to_thread(self.look, teams=is_due)

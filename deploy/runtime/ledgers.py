@@ -1,6 +1,6 @@
-"""Opens the ledger: for its writer, with its schema brought up to date, or for one consistent look.
+"""Opens the ledger: for its writer, with its schema migrated, or for one consistent read.
 
-Part of the composition root (:mod:`deploy.runtime.bootstrap`), apart from it so that a question needs no bus.
+Part of the composition root (:mod:`deploy.runtime.bootstrap`), apart from it because a question needs no bus.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from deploy.runtime.locking import HeldLock
 
 
-#: Called with each consistent look at the ledger as it begins: who answers others says by it up to which event it read.
+#: Called at the start of each consistent read: servers of answers take the number of its last event from it.
 looks: list[Callable[[sa.Connection], None]] = []
 
 
 class Located(Protocol):
-    """Settings, or the part of them that says where the ledger is."""
+    """Settings, or the part of them with the ledger's place."""
 
     @property
     def data(self) -> Path:
@@ -41,7 +41,7 @@ class Located(Protocol):
 @contextmanager
 def ledger(settings: Located) -> Iterator[Store]:
     """The ledger for a writer: made if missing, its schema brought up to date. To be held before, see :func:`held_ledger`."""
-    # Alembic takes a second to import, which no question to the ledger should pay.
+    # Importing alembic takes a second; questions to the ledger should not pay for it.
     from migrations.schema import upgrade
 
     _make_folder(settings)
@@ -55,9 +55,9 @@ def ledger(settings: Located) -> Iterator[Store]:
 
 @contextmanager
 def held_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, HeldLock]]:
-    """The ledger for this process alone. Raises LedgerBusyError where another writes it.
+    """The ledger for this process alone. Raises LedgerBusyError if another process writes it.
 
-    It is held first, so that a newer version changes no schema that an older one still writes.
+    The lock is taken before the migration: a newer version must change no schema while an older version writes.
     """
     from deploy.runtime.locking import writer_lock
 
@@ -72,10 +72,10 @@ def held_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, HeldLo
 
 @contextmanager
 def joined_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, HeldLock | str]]:
-    """As :func:`held_ledger`; where another process writes the ledger, as it is, and who that is.
+    """As :func:`held_ledger`. If another process writes the ledger: the ledger as it is, and the name of that process.
 
-    Raises LedgerBusyError beside an import, which ends its bus when it is done, under our feet; and AbsentLedgerError,
-    OlderLedgerError and LedgerNewerError where what the other writes is not of this version.
+    Raises LedgerBusyError beside an import, as its bus ends with it. Raises AbsentLedgerError,
+    OlderLedgerError and LedgerNewerError if the writer has another version.
     """
     with ExitStack() as stack:
         found: tuple[Store, HeldLock | str]
@@ -92,12 +92,12 @@ def joined_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, Held
 
 
 def clusters(connection: sa.Connection) -> list[str]:
-    """The names of the clusters that the ledger has events of."""
+    """The names of the clusters with events in the ledger."""
     from projections.engine.segments.reading import clusters as of_history
     from projections.engine.segments.reading import selecting
     from projections.evidence import evidence
 
-    # What sources saw has a row for each cluster and kind; only where nothing was seen the history is read.
+    # The table of sources has a row for each cluster and kind; the history is read only if it is empty.
     seen = {name for (name,) in connection.execute(sa.select(evidence.c.cluster).distinct())}
     return sorted(name for name in seen or of_history(selecting(connection)) if name)
 
@@ -121,8 +121,9 @@ def reading(settings: Located) -> Iterator[sa.Connection]:
 
 
 def reader(settings: Located) -> sa.Engine:
-    """An engine that only reads: the ledger, or what it was at the place's past. Raises AbsentLedgerError and OlderLedgerError,
-    since looking must not create or change a ledger, and LedgerNewerError.
+    """A read-only engine: the ledger, or its past state if the place has one.
+
+    Raises AbsentLedgerError and OlderLedgerError, since reads must not create or change a ledger, and LedgerNewerError.
     """
     url = settings.ledger_url
     parsed = sa.make_url(url)
@@ -151,7 +152,7 @@ def reader(settings: Located) -> sa.Engine:
 def _check_revision(made: sa.Engine, ledger: str) -> None:
     with made.connect() as connection:
         found = str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
-    # By the names of the steps: to ask alembic costs a second, which no question should pay.
+    # By the names of the steps: asking alembic costs a second, too much for a question.
     steps = (Path(migrations.__file__).parent / "versions").glob("[0-9]*_*.py")
     wanted = max(migrations.number_of(step.name) for step in steps)
     if migrations.number_of(found) < wanted:
@@ -161,7 +162,7 @@ def _check_revision(made: sa.Engine, ledger: str) -> None:
 
 
 def _make_folder(settings: Located) -> None:
-    # Who only asks makes none.
+    # A question makes no folder, so it need not import this.
     from bus.private_files import own_folder
 
     for folder in (settings.data, _folder(settings.ledger_url)):

@@ -1,10 +1,10 @@
-"""One process for each part of an installation, as one writer for one ledger: a lock that ends with the process that holds it.
+"""One process for each part of an installation, and one writer for one ledger: a lock that ends with its process.
 
-SQLite: a locked file beside the database, which names its holder. PostgreSQL: a lock of a session, so that two machines cannot
+SQLite: a locked file beside the database, with the holder's name in it. PostgreSQL: a lock of a session, so two machines cannot
 write one ledger either. Only a role with write access can take it (:mod:`projections.engine.session_locks`).
-PostgreSQL ends the session of a machine that is silent for 25 seconds. A process that was paused keeps its session, as its
-kernel answers; who lost it all the same is told by :class:`HeldLock` before it goes on. That one may believe for some seconds
-that it holds the lock, so who is next to act lets these pass before it writes to the cluster.
+PostgreSQL ends the session of a machine that is silent for 25 seconds. A paused process keeps its session, since its
+kernel answers. If the session ended all the same, :class:`HeldLock` stops the process before it goes on. For some seconds
+such a process may still rely on its lock. So the next acting process waits as long before it writes to the cluster.
 
 Source: docs/wrong-input.md; PostgreSQL, "Explicit Locking" and ``tcp_keepalives_idle``.
 """
@@ -27,31 +27,31 @@ from bus.waiting import beside
 from deploy.errors import LedgerBusyError, LostLockError
 from projections.engine.session_locks import lift_limits, lock, make_lockable
 
-#: The parts of an installation that one process does at a time: writing the ledger; deciding and acting.
+#: The parts of an installation with one process at a time: writing the ledger; deciding and acting.
 LEDGER, ACTING = "ledger writer", "acting"
 _SAID = {
     LEDGER: "Another process writes this ledger",
     ACTING: "Another process decides and acts by this ledger",
 }
 
-#: The views of PostgreSQL whose locks they are.
+#: The PostgreSQL views of the locks.
 _VIEWS = {LEDGER: "bursar_ledger_lock", ACTING: "bursar_acting_lock"}
 
-#: Between two attempts to get what another process holds, and between two looks whether a lock is still held.
+#: Between two attempts to get a lock of another process, and between two checks of a lock of our own.
 WAIT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 #: An attempt waits for so long.
 _MOMENT_SECONDS = 0.2
 #: For so long a lock is taken to be held after a look.
 CONFIRMED_SECONDS = 5.0
-#: When PostgreSQL ends the session of a machine that does not answer, and the machine one of a server that does not: after
-#: idle + interval * count seconds.
+#: Seconds before PostgreSQL ends the session of a silent machine, and the machine one of a silent server:
+#: idle + interval * count.
 _SILENCE = {"idle": 10, "interval": 5, "count": 3}
-#: For so long who acts next sends nothing: the one before may believe that it holds the lock, and then has a request under way.
+#: For so long the next acting process sends nothing: the one before may rely on its lock still, with a request under way.
 HANDOVER_SECONDS = CONFIRMED_SECONDS + 5.0
 #: Whole seconds for a connection.
 _CONNECT_SECONDS = 10
-#: Sessions of roles that write and hold an advisory lock, which is shown in two halves.
+#: Sessions of writing roles with an advisory lock; the view shows its key in two halves.
 _WRITERS = """
 SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -66,12 +66,12 @@ _OPTIONS = {
 
 
 def _passed() -> float:
-    """Seconds, also those in which the machine was suspended; where the system has no such clock, its usual one."""
+    """Seconds, including those of a suspended machine; on a system without such a clock, the usual one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class HeldLock:
-    """A lock that this process holds, and since when that is certain."""
+    """A lock of this process, and the last time at which it was confirmed."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class HeldLock:
         *,
         rest_seconds: float = 0.0,
     ) -> None:
-        """``look`` raises SQLAlchemyError where the lock is lost. ``rest_seconds``: for how long from now nothing is confirmed."""
+        """``look`` raises SQLAlchemyError if the lock is lost. ``rest_seconds``: from now, nothing is confirmed for so long."""
         self._look, self._clock = look, clock
         self._known = clock()
         self._begins = self._known + rest_seconds
         #: A session answers one at a time.
         self._looking = asyncio.Lock()
-        #: Once lost it stays so: a database that is back makes a new session without a word, which has no lock.
+        #: A lost lock stays lost: a reconnected database makes a new session silently, without a lock.
         self._is_lost = False
 
     async def confirm(self) -> None:
@@ -140,12 +140,12 @@ async def in_turn(
 
 
 async def _attempt(stack: ExitStack, lock: AbstractContextManager[HeldLock]) -> HeldLock:
-    """Enter the lock in a thread: a database that does not answer holds up nothing else. Raises LedgerBusyError."""
+    """Enter the lock in a thread, so a database that does not answer blocks nothing else. Raises LedgerBusyError."""
     attempt = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, lock))
     try:
         return await asyncio.shield(attempt)
     except asyncio.CancelledError:
-        # What was got meanwhile belongs to the stack, which lets it go.
+        # A lock taken meanwhile belongs to the stack, and the stack releases it.
         await asyncio.wait([attempt])
         attempt.exception()
         raise
@@ -187,7 +187,7 @@ def _file_lock(path: Path, purpose: str, part: str) -> Iterator[None]:
 
 @contextmanager
 def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[], object]]:
-    """Gives what asks the session that holds the lock."""
+    """Yields a function that asks the session with the lock."""
     alone = sa.create_engine(
         engine.url,
         poolclass=sa.NullPool,
@@ -212,9 +212,9 @@ def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[
 
 
 def _older_holds(connection: sa.Connection, part: str) -> bool:
-    """Whether a program of before these locks holds the part: by an advisory lock, which this session takes where it is free.
+    """Whether a program older than these locks holds the part, by an advisory lock. This session takes a free one.
 
-    A role that may not write holds nothing by it.
+    A role without write access holds nothing by it.
     """
     digest = hashlib.sha256(f"bursar {part}".encode()).digest()
     key = int.from_bytes(digest[:8], "big", signed=True)

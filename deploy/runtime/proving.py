@@ -1,7 +1,7 @@
-"""ADAPTER: proves through the API server that reviews arrive: at the start, and again and again while the webhook is registered.
+"""ADAPTER: proves through the API server that reviews arrive: at the start, and periodically while the webhook is registered.
 
-A configuration that points to an address where nobody listens looks exactly like one that works: with failurePolicy Ignore
-every request passes, and nothing tells. So a dry run is asked of the API server itself (:mod:`reactors.webhook.proof`).
+A webhook configuration with a dead address looks exactly like a working one: with failurePolicy Ignore
+every request passes silently. So Bursar asks the API server itself for a dry run (:mod:`reactors.webhook.proof`).
 
 Source: ``docs/webhook.md``, "Does it enforce?".
 """
@@ -42,14 +42,14 @@ _log = logging.getLogger(__name__)
 
 
 class Creates(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Any:
         """A new object; with ``dry_run`` everything is done but the writing."""
 
 
 class Proof(msgspec.Struct):
-    """What is known of the way from the API server to the webhook."""
+    """The known state of the way from the API server to the webhook."""
 
     mode: str
     address: str
@@ -59,22 +59,22 @@ class Proof(msgspec.Struct):
     problem: str = ""
     #: When the first of its certificates ends; 0 = not known.
     ends_us: int = 0
-    #: What this process answered without a decision.
+    #: Reviews that this process answered without a decision.
     undecided: Undecided = msgspec.field(default_factory=Undecided)
 
 
 class Prover:
-    """Asks for reviews of the webhook that is registered at one cluster."""
+    """Requests dry-run reviews of the webhook that is registered at one cluster."""
 
     def __init__(self, cluster: Creates, wanted: AdmissionSettings, clock: Clock) -> None:
         self._cluster = cluster
         self._wanted = wanted
         self._clock = clock
         self.proof = Proof(wanted.mode, wanted.address)
-        #: When it was asked first, by the loop's clock, and the problem that was logged last.
+        #: The time of the first request, by the loop's clock, and the last logged problem.
         self._begun = math.inf
         self._told = ""
-        #: What keeps the webhook from being registered, as whoever registers it knows; "" = nothing.
+        #: The obstacle to registering the webhook, as its registrar reports it; "" = none.
         self.registration: Callable[[], str] = str
         #: Whether an administrator has to register it first.
         self.waits: Callable[[], bool] = bool
@@ -82,9 +82,9 @@ class Prover:
         self.ends: Callable[[], Mapping[str, int]] = dict
 
     async def begin(self, seconds: float = START_SECONDS) -> None:
-        """In ``enforce``, return when a review arrived. Raises UnprovenWebhookError where none does.
+        """In ``enforce``, return when a review arrived. Raises UnprovenWebhookError if none does.
 
-        An API server that is away proves nothing, nor does a webhook that an administrator has still to register: then
+        An unreachable API server proves nothing, nor does a webhook that an administrator has still to register. Then
         the start goes on, as in other modes, and :meth:`run` asks again.
         """
         if self._wanted.mode != "enforce":
@@ -128,7 +128,7 @@ class Prover:
         return problem == NOT_REVIEWED and not self.proof.proven_us and since < START_SECONDS
 
     def _expired(self) -> str:
-        """Which certificate has ended. An API server that shows it to nobody may still keep an old connection open."""
+        """The expired certificate. An API server may still keep an old connection open without showing it."""
         ends = self.ends()
         self.proof.ends_us = min(ends.values(), default=0)
         self._is_away = False

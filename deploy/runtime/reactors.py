@@ -1,6 +1,6 @@
-"""Reactors as a process runs them: the clock, the policies of the settings, deciding, and having it done.
+"""Reactors in a process: the clock, the policies of the settings, decisions and their effects.
 
-One process of an installation does this, the one that keeps (``bursar up``); a second one does no harm.
+One process of an installation runs them, the keeper (``bursar up``). A second one does no harm.
 
 Source: docs/architecture.md.
 """
@@ -48,12 +48,13 @@ async def acting(
     replica: Replica | None = None,
     tracer: Tracer | None = None,
 ) -> AsyncIterator[Runner]:
-    """Decide and act while the body runs. Entered when the history was read, from the newest
-    snapshot in the ``ledger`` on that ``signer`` sealed, and goes by the policies in ``wanted``.
+    """Decide and act while the body runs, by the policies in ``wanted``. The body starts after the history was read,
+    from the newest snapshot in the ``ledger`` sealed by ``signer``.
 
-    ``replica``: what :func:`stored` returned, where it was read before. ``name`` is the cluster's in the history.
-    ``sections``: what is set of reactors, the defaults where nothing is.
-    ``tracer`` is told of each effect. ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
+    ``replica``: the result of :func:`stored`, if it was read before. ``name`` is the cluster's in the history.
+    ``sections``: settings of reactors; defaults for the others.
+    ``tracer`` records each effect. ``trees``, ``ledger`` and
+    ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
     """
     clock, snapshots, moves = clock or SystemClock(), None, Moves()
     if ledger is None:
@@ -98,20 +99,20 @@ async def acting(
 async def stored(
     ledger: Store, signer: Signer | None, name: str, reactors: Sequence[Reactor] = REACTORS
 ) -> Replica:
-    """What is known of the cluster ``name`` after the last event in the ledger, with the snapshots that ``signer`` sealed."""
+    """The known state of the cluster ``name`` after the ledger's last event, with the snapshots sealed by ``signer``."""
     keys = (signer.public_key,) if signer is not None else ()
     return await asyncio.to_thread(at, ledger.select, reactors, name, None, keys)
 
 
 async def remembered(ledger: Store, signer: Signer) -> None:
-    """Write a snapshot of what the reactors of each cluster know after the last event in the ledger. Questions begin there."""
+    """Write a snapshot of the reactors' state of each cluster after the ledger's last event. Questions start there."""
     for cluster in sorted(moments(ledger.select)):
         replica = await asyncio.to_thread(at, ledger.select, REACTORS, cluster)
         await Snapshots(ledger, replica, signer).end()
 
 
 def _unannounced(reactor: Reactor) -> tuple[Mode, ReactorPolicy | None]:
-    """Mode and policy of a reactor of which nothing is wanted."""
+    """Mode and policy of a reactor without settings."""
     return ("on", None) if reactor.policy is None else ("off", reactor.policy())
 
 
@@ -121,7 +122,7 @@ def require_clock() -> None:
 
 
 def tell_of_reactors(settings: Settings, tell: Callable[[str], None]) -> None:
-    """What the settings want of each reactor."""
+    """The wanted mode of each reactor."""
     for reactor in REACTORS:
         if (wanted := settings.wanted.get(reactor.name)) is not None:
             announced = settings.section(reactor).announcement(wanted[0])

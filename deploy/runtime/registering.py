@@ -1,7 +1,7 @@
-"""Registration of the webhook: the two configurations as the settings want them, compared with those of the cluster.
+"""Registration of the webhook: the two configurations of the settings, compared with those of the cluster.
 
-Bursar's own accounts read them and may not write them: whoever writes a webhook configuration can have every Secret sent to an
-address of its own. An administrator applies what ``bursar manifests --registration`` prints; a `bursar up` with an
+Bursar's own accounts read them and may not write them: an account with that right could have every Secret sent to an
+address of its own. An administrator applies the output of ``bursar manifests --registration``. A `bursar up` with an
 administrator's kubeconfig does it by itself.
 
 Source: docs/webhook.md, "Registration".
@@ -32,14 +32,14 @@ from reactors.webhook.registration import (
 )
 from reactors.webhook.tls import CertificateError
 
-#: What an administrator types beside the pod of `bursar up`.
+#: An administrator's command beside the pod of `bursar up`.
 COMMAND = "bursar manifests --registration | kubectl apply --server-side --force-conflicts -f -"
 
 Json = dict[str, Any]
 
 
 class Registers(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Any:
         """The object at ``path``."""
@@ -68,9 +68,9 @@ class Registrar:
         self.waits = False
 
     async def register(self, bundle: bytes) -> None:
-        """Write what differs. Raises UnregisteredError without the right to, and what the adapter raises."""
+        """Write the differences. Raises UnregisteredError without the right to, and the adapter's errors."""
         for path, body in configurations(self._wanted, bundle).items():
-            # In shadow no workload is changed; what is left of `enforce` is answered without a change.
+            # Shadow mode changes no workload; the rest of `enforce` is answered without a change.
             if self._is_shadow and path == MUTATING_PATH:
                 continue
             try:
@@ -93,7 +93,7 @@ class Registrar:
 
 
 def settings_of(wanted: AdmissionSettings) -> RegistrationSettings:
-    """How the API server reaches the webhook, and what it asks it about."""
+    """The way of the API server to the webhook, and the objects of its reviews."""
     return RegistrationSettings(
         wanted.namespace, wanted.service, 443, wanted.url, wanted.failure_policy,
         wanted.exempt_namespaces, wanted.controllers, wanted.controller_groups,
@@ -101,7 +101,7 @@ def settings_of(wanted: AdmissionSettings) -> RegistrationSettings:
 
 
 def printed(settings: Settings) -> list[Json]:
-    """Both configurations as an administrator applies them. Raises SettingsError where there is nothing to register."""
+    """Both configurations for an administrator to apply. Raises SettingsError if there is nothing to register."""
     wanted = settings.admission
     if wanted.mode not in ("shadow", "enforce"):
         raise SettingsError(
@@ -121,7 +121,7 @@ def printed(settings: Settings) -> list[Json]:
 
 
 def certificates(settings: Settings, clock: Clock) -> Certificates:
-    """Those that the settings name, or our own for the address that the API server calls."""
+    """The certificates of the settings, or our own for the address that the API server calls."""
     wanted = settings.admission
     if wanted.certificate is not None:
         return GivenCertificates(
@@ -140,7 +140,7 @@ def configurations(wanted: RegistrationSettings, bundle: bytes) -> dict[str, Jso
 
 
 def covers(found: Any, wanted: Any) -> bool:
-    """Whether an object has all that is wanted; the API server fills in defaults and leaves out what is empty."""
+    """Whether an object has all wanted fields. The API server fills in defaults and leaves out empty fields."""
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
             return not wanted and not found

@@ -1,7 +1,7 @@
-"""Seals and trims behind the ledger that this process writes, beside the work that writes it.
+"""Seals and trims behind the ledger of this process, beside its writer.
 
-One segment at a time, and as long a rest after it as it took, so that the ledger goes on. What goes wrong there is said and
-tried again: a ledger that cannot be sealed grows, and loses nothing.
+One segment at a time, then a rest as long as the work took, so the ledger goes on. Errors are reported and
+retried: an unsealed ledger grows, and loses nothing.
 
 Source: ``docs/history.md`` (segments).
 """
@@ -27,14 +27,14 @@ from projections.engine.store import Store
 #: Between two looks, and after a failure.
 LOOK_SECONDS = 5.0
 RETRY_SECONDS = 60.0
-#: Between two heads that are kept elsewhere.
+#: Between two heads stored elsewhere.
 ANCHOR_SECONDS = 3_600.0
 
 _log = logging.getLogger(__name__)
 
 
 def sealer_of(settings: Settings, store: Store) -> Sealer:
-    """The one who seals this ledger as the settings say."""
+    """The sealer of this ledger, by the settings."""
     wanted = settings.history
     return Sealer(store, Signer(settings.signing_key), settings.segments_folder, wanted.segment_events)  # fmt: skip
 
@@ -52,7 +52,7 @@ class Anchoring:
         while self._anchor is not None:
             try:
                 await _done(self._anchor.keep)
-                # A ledger that has just begun has no head for a while.
+                # A new ledger has no head for a while.
                 self.trouble, rest = "", ANCHOR_SECONDS if self._anchor.kept else LOOK_SECONDS
             except (BursarError, sa.exc.SQLAlchemyError) as error:
                 if not self.trouble:
@@ -95,7 +95,7 @@ class Sealing:
 
 
 async def _done(step: Callable[[], object | None]) -> object | None:
-    """What a step gives; one that has begun is done to its end, also where this is cancelled."""
+    """The result of a step. A started step runs to its end, even if this is cancelled."""
     work = asyncio.get_running_loop().run_in_executor(None, step)
     try:
         return await asyncio.shield(work)

@@ -1,8 +1,8 @@
 """``bursar up`` as a process: bus, ledger and sources together, until a signal.
 
-Where a cluster is found it is followed. Where none is, the bundled recording goes the same way: bus, runner, ledger.
-Recorded and real ledgers are kept apart: a recording is played into an embedded ledger that is empty or holds it
-already, and a cluster is not followed into a folder that holds one.
+It follows a cluster, if it finds one. If not, the bundled recording takes the same way: bus, runner, ledger.
+Recorded and real ledgers are kept apart. A recording is played into an embedded ledger that is empty or holds that recording.
+A cluster is never followed into the folder of a recording.
 Source: docs/architecture.md; items 1 and 5.
 """
 
@@ -70,12 +70,12 @@ STATE_SECONDS = 5.0
 
 
 class Progress(msgspec.Struct):
-    """What ``bursar up`` shows while it runs. ``stage``: starting, catching up, following, playing or waiting."""
+    """The progress on the screen of ``bursar up``. ``stage``: starting, catching up, following, playing or waiting."""
 
     stage: str = "starting"
     sequence: int = 0
     projected: int = 0
-    #: Which new or changed parts of the ledger are being filled, and how far; and why the history is not sealed.
+    #: The new or changed parts of the ledger in filling, with their progress; and the reason why the history is not sealed.
     filled: Filled | None = None
     unsealed: str = ""
     sources: dict[str, ReflectorState] = {}
@@ -84,14 +84,14 @@ class Progress(msgspec.Struct):
     #: Whether reviews arrive; None where there is no webhook.
     proof: Proof | None = None
     played: int = 0
-    #: Who knows what is held back: the reactors, and the queues. None while they do not run.
+    #: Sources of blocked actions: the reactors, and the queues. None while they do not run.
     replica: Replica | None = None
     troubles: Mapping[str, Callable[[], Iterable[str]]] = {}
     releasing: Releasing | None = None
 
     @property
     def trouble(self) -> str:
-        """What keeps a source from its work; "" while all work."""
+        """The obstacle of a source; "" while all work."""
         found = (f"{name}: {s.trouble}" for name, s in self.sources.items() if s.trouble)
         if self.proof is not None and self.proof.problem and self.proof.mode == "enforce":
             return f"no review arrives at {self.proof.address}: {self.proof.problem}"
@@ -99,7 +99,7 @@ class Progress(msgspec.Struct):
 
 
 class Screen(Protocol):
-    """Whoever shows the progress."""
+    """Shows the progress."""
 
     def tell(self, text: str) -> None:
         """Something happened once."""
@@ -116,13 +116,13 @@ async def serve(
     once: bool = False,
     recording: bool = False,
 ) -> None:
-    """Run until cancelled, or with ``once`` until everything published so far is in the ledger, and all its parts are filled.
+    """Run until cancelled. With ``once``, run until the ledger holds everything published so far, and all its parts are filled.
 
-    ``answering`` is :func:`deploy.api.serving.answering`, which stands above: it runs commands.
+    ``answering`` is :func:`deploy.api.serving.answering`. It is passed in because it is of a higher layer: it runs commands.
 
-    Raises LedgerBusyError where another process writes this ledger, WrongClockError where this machine's clock is before
-    the first build of this program, SettingsError where recorded and real ledgers would mix,
-    and what bus, runner and sources raise when going on would be wrong.
+    Raises LedgerBusyError if another process writes this ledger, WrongClockError if this machine's clock is before
+    the first build of this program, SettingsError if recorded and real ledgers would mix,
+    and the errors of bus, runner and sources after which going on would be wrong.
     """
     if not recording and cluster_access(settings) is not None:
         require_clock()
@@ -130,7 +130,7 @@ async def serve(
     screen.tell(raise_file_limit())
     progress = Progress()
     with held_ledger(settings, "up") as (store, lock):
-        # One who was killed left it, and in a container its process id is soon another's.
+        # A killed process may leave the file. In a container another process soon gets its process id.
         settings.state_file.unlink(missing_ok=True)
         async with bus(settings) as opened:
             await settle(opened.transport)
@@ -189,7 +189,7 @@ async def _work(
                     settings, opened, store, followed.cluster, followed.relist, more, progress
                 )
                 trees = await stack.enter_async_context(keeping_trees)
-                # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
+                # Also with all reactors off: undoing a cull on a person's request is done then, too.
                 await stack.enter_async_context(
                     deciding(
                         settings, opened, store, followed.cluster, trees, more, progress, replica
@@ -228,9 +228,9 @@ async def keeping_quotas(
     progress: Progress,
     shows: Figures | None = None,
 ) -> AsyncIterator[QuotaTrees | None]:
-    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it; None: they want neither.
+    """Keep the quotas of the followed cluster, and answer reviews, if the settings ask for it. None: they ask for neither.
 
-    ``relist`` asks for a complete list of a kind. ``more`` is shown among the webhook's metrics.
+    ``relist`` requests a complete list of a kind. ``more`` is added to the webhook's metrics.
     ``shows``: see :func:`deploy.runtime.admission.admitting`.
     """
     wanted = settings.admission
@@ -268,7 +268,7 @@ async def deciding(
     progress: Progress,
     replica: Replica,
 ) -> AsyncIterator[None]:
-    """Decide on what is known of the cluster that is followed, and act."""
+    """Decide on the known state of the followed cluster, and act."""
     sections = {one.name: settings.section(one) for one in REACTORS}
     async with tracing(settings, "act") as tracer, acting(
         opened.shared, cluster, settings.wanted,
@@ -282,7 +282,7 @@ async def deciding(
 
 
 def _say_what_to_ask(settings: Settings, screen: Screen) -> None:
-    """What to type next; where the folder is not the default one, with it."""
+    """Suggests the next commands, with the folder if it is not the default one."""
     data = "" if settings.data == default_data() else f" --data {settings.data}"
     screen.tell("ask:")
     for words in ("report --by team", "report --by team,model,day", "acct", "status"):
@@ -338,9 +338,9 @@ def _recorded(files: list[Path]) -> Iterator[Event]:
 
 
 async def _listed(progress: Progress) -> None:
-    """Return when every source has listed its objects once, or says what keeps it from that.
+    """Return when every source has listed its objects once, or reports an obstacle.
 
-    Raises StalledError where none of them moves for a minute.
+    Raises StalledError if none of them moves for a minute.
     """
     sources = progress.sources.values()
 
@@ -348,7 +348,7 @@ async def _listed(progress: Progress) -> None:
         return sum(bool(s.listed_us or s.trouble or s.is_absent) for s in sources)
 
     def moved() -> int:
-        # A long list is no standstill: what it says counts, too. The goal is far off until all are there.
+        # A long list is no standstill: its published events count, too. The goal stays unknown until all are published.
         return 0 if listed() == len(sources) else -1 - sum(s.published + s.skipped for s in sources)
 
     await reached(moved, 0, "the first lists of the cluster")
@@ -360,7 +360,7 @@ async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Ledge
         progress.filled, progress.unsealed = keeping.filled, keeping.unsealed
         progress.sequence = max(progress.sequence, keeping.sequence)
         if opened.transport.connected:
-            # Nodes that choose a leader answer nobody for a while; the figure of before is shown then.
+            # NATS does not answer for a while during a leader election; the previous figure is shown then.
             with suppress(BusUnavailableError):
                 progress.sequence = (await opened.transport.head()).last_sequence
         screen.show(progress)
@@ -396,5 +396,5 @@ def _write_state(settings: Settings, progress: Progress) -> None:
     try:
         replace(settings.state_file, msgspec.json.encode(state))
     except OSError as error:
-        # A full disk keeps nobody from following the cluster; `bursar status` sees that the file is old.
+        # Following the cluster goes on with a full disk; `bursar status` notices the old file.
         _log.warning("what `bursar status` shows of this process is old: %s", error)

@@ -1,4 +1,4 @@
-"""Where each task and each thread of this process waits, for whoever asks why nothing moves: ``kill -USR1 PID``.
+"""The waiting places of all tasks and threads of this process, for debugging a standstill: ``kill -USR1 PID``.
 
 Source: ``docs/operating.md``.
 """
@@ -46,7 +46,7 @@ def _line(frame: FrameType) -> str:
 
 
 def _frames(waiting: Any) -> Iterator[FrameType]:
-    """The frames from a coroutine down to what it waits for."""
+    """The frames from a coroutine down to its innermost await."""
     while waiting is not None:
         frame = _first(waiting, "cr_frame", "ag_frame", "gi_frame")
         if frame is not None:

@@ -1,10 +1,10 @@
 """ADAPTER: traces of reviews, and of decisions to their effects, to an OpenTelemetry collector. Off unless an address is set.
 
-A span is made of what happened, after it happened: nothing waits for the collector, and nothing depends on it. Spans that
-cannot be sent in time are dropped. The ids of traces follow from the ids of reviews and decisions, so that who knows one finds the
-trace, and what two processes do for one decision is one trace.
+A span is made after its event: nothing waits for the collector, and nothing depends on it. Spans that
+cannot be sent in time are dropped. The ids of traces follow from the ids of reviews and decisions. So a known id leads to its
+trace, and two processes share one trace for one decision.
 
-No user, label, annotation or content of an object is among the attributes.
+Users, labels, annotations and contents of objects are never among the attributes.
 
 Source: OpenTelemetry specification (trace SDK; OTLP); docs/operating.md.
 """
@@ -34,7 +34,7 @@ Attributes = Mapping[str, str | int | bool]
 
 #: Seconds for one request to the collector, and for the last ones when the process ends.
 REQUEST_SECONDS, END_SECONDS = 5.0, 2.0
-#: Spans that wait; those beyond are dropped.
+#: Waiting spans; those beyond are dropped.
 QUEUE = 4_096
 
 
@@ -42,7 +42,7 @@ class Tracer:
     """Sends spans in a thread of its own."""
 
     def __init__(self, url: str, share: float, cluster: str, part: str) -> None:
-        """``share`` of all traces are sent. ``part``: which part of Bursar says so. Raises SettingsError."""
+        """``share`` of all traces are sent. ``part``: the reporting part of Bursar. Raises SettingsError."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -71,7 +71,7 @@ class Tracer:
         below: str = "",
         failure: str = "",
     ) -> None:
-        """Send a span of the trace that ``trace`` names. ``span`` and ``below`` name it and its parent in that trace."""
+        """Send a span of the trace named ``trace``. ``span`` and ``below`` name it and its parent in that trace."""
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import Status, StatusCode
@@ -92,7 +92,7 @@ class Tracer:
         self._processor.on_end(finished)
 
     def close(self) -> None:
-        """Send what waits, for END_SECONDS; what is left then is dropped, and nothing is tried again."""
+        """Send the waiting spans, for END_SECONDS. The rest is dropped without another attempt."""
         ending = threading.Thread(target=self._processor.shutdown, name="spans", daemon=True)
         ending.start()
         ending.join(END_SECONDS)
@@ -103,7 +103,7 @@ class Tracer:
 
 @asynccontextmanager
 async def tracing(settings: Settings, part: str) -> AsyncIterator[Tracer | None]:
-    """What a part of the process tells spans to, while the body runs; None where no collector is set."""
+    """The tracer of a part of the process, while the body runs; None without a collector."""
     wanted = settings.tracing
     if not wanted.url:
         yield None
@@ -118,7 +118,7 @@ async def tracing(settings: Settings, part: str) -> AsyncIterator[Tracer | None]
 def traced(
     answer: Callable[[Review], Awaitable[Answer]], tracer: Tracer | None
 ) -> Callable[[Review], Awaitable[Answer]]:
-    """``answer``, of which each review is a span."""
+    """``answer`` with a span for each review."""
     if tracer is None:
         return answer
     clock = SystemClock()
@@ -149,7 +149,7 @@ def traced(
 
 
 class Traced:
-    """An effector, of which each attempt is a span below that of its decision."""
+    """An effector with a span for each attempt, below the span of its decision."""
 
     def __init__(self, effector: Effector, tracer: Tracer, clock: Clock) -> None:
         self._effector, self._tracer, self._clock = effector, tracer, clock

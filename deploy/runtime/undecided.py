@@ -1,4 +1,4 @@
-"""The reviews that a process answered without a decision: how many, when the newest, and which error.
+"""The reviews that a process answered without a decision: their number, the time of the newest, and its error.
 
 Source: ``docs/webhook.md``, "Does it enforce?".
 """
@@ -12,12 +12,12 @@ from reactors.webhook.failure import Failure, Unread
 from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
 
-#: Longest error that is kept.
+#: Longest stored error.
 LONGEST = 300
 
 
 class Undecided(msgspec.Struct):
-    """Since the start of the process; a review that is late counts as one that failed."""
+    """Counts since the start of the process; a late review counts as a failed one."""
 
     reviews: int = 0
     newest_us: int = 0
@@ -26,7 +26,7 @@ class Undecided(msgspec.Struct):
 
 
 def noting(failure: Failure, undecided: Undecided, clock: Clock) -> Failure:
-    """``failure``, each of whose answers is counted in ``undecided``."""
+    """``failure``, with each of its answers counted in ``undecided``."""
 
     def noted(review: Review, error: Exception | None) -> Answer:
         _note(undecided, review, error, clock)
@@ -36,7 +36,7 @@ def noting(failure: Failure, undecided: Undecided, clock: Clock) -> Failure:
 
 
 def noting_outlines(unread: Unread, undecided: Undecided, clock: Clock) -> Unread:
-    """``unread``, each of whose late answers is counted in ``undecided``, and each failure."""
+    """``unread``, with each late answer and each failure counted in ``undecided``."""
 
     def noted(outline: Outline, reason: str | None) -> Answer:
         if reason is None:

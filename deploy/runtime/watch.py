@@ -1,4 +1,4 @@
-"""Follows a cluster: one reflector for each kind of object, started with what the history has already.
+"""Follows a cluster: one reflector for each kind of object, started with the objects of the history.
 
 A permission that stays missing does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
 
@@ -41,16 +41,16 @@ from reactors.catalogue import REACTORS
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0
-#: Between two looks for a custom kind that is not installed: one small request each.
+#: Between two checks for a custom kind that is not installed: one small request each.
 ABSENT_SECONDS = 10.0
-#: Between two publishes of objects that a reactor hears of at once, at most: a third of the usual time.
+#: At most, between two publishes of objects that a reactor needs at once: a third of the usual time.
 PROMPT_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
 
 class Following(msgspec.Struct, frozen=True):
-    """A cluster that is followed."""
+    """A followed cluster."""
 
     cluster: client.KubeCluster
     #: By source.
@@ -60,7 +60,7 @@ class Following(msgspec.Struct, frozen=True):
     def relist(self, kind: str) -> None:
         """Ask for a complete list of a kind: something waits for one."""
         for source in SOURCES:
-            # Pods have a list fact of their own, which names no kind.
+            # The list fact of pods has a type of its own, without a kind.
             is_meant = source.kind == kind or (source is PODS and kind == POD)
             if is_meant and source.name in self.reflectors:
                 self.reflectors[source.name].relist("settle")
@@ -81,7 +81,7 @@ async def following(
         name = settings.cluster.name
 
         def emptied(event: Event) -> None:
-            # The pods of a namespace that goes may end without a word of their own.
+            # Pods of a deleted namespace may end without an event of their own.
             reflectors[PODS.name].relist("namespace")
 
         sources = followed(settings)
@@ -113,7 +113,7 @@ async def following(
 
 
 def followed(settings: Settings) -> list[Source]:
-    """All sources, but for those that are followed on demand and that no policy of these settings reads."""
+    """All sources, except on-demand ones without a policy that reads them in these settings."""
     asked = {
         kind for mode, policy in settings.wanted.values() if mode != "off" for kind in policy.follows
     }  # fmt: skip
@@ -147,9 +147,9 @@ async def _follow(source: Source, reflector: Reflector | Poller) -> None:
 
 
 def known(state: ClusterState, store: Store, source: Source, cluster: str) -> dict[str, str]:
-    """Uid to the newest resourceVersion in the history, of what still exists.
+    """Uid to the newest resourceVersion in the history, for all objects that still exist.
 
-    ``state`` is what the history says of ``cluster``, and ``store`` the ledger, both up to the same event.
+    ``state`` is folded from the history of ``cluster``, and ``store`` is the ledger, both up to the same event.
     """
     if source.kind in WORKLOADS:
         table = workloads.workloads
