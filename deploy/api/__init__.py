@@ -1,1 +1,1 @@
-"""Questions over HTTPS, read-only: the role ``bursar api``, and ``kubectl bursar``, which asks it."""
+"""Questions over HTTPS, read-only: the role ``bursar api``, and its client ``kubectl bursar``."""

@@ -1,7 +1,7 @@
-"""ADAPTER: answers each question in a process of its own, which cannot take more time, memory and room than it was given.
+"""ADAPTER: answers each question in a process of its own, with hard limits of time, memory and room.
 
-A process is started ahead of its question, since starting one takes longer than most answers do: it has read nothing then but
-its modules. No more are answered at once than the settings say; some more of each caller wait, and its
+A process is started ahead of its question, since starting one takes longer than most answers do. Until then it has read only
+its modules. The settings limit the number of answers at once. Some more questions of each caller wait; its
 next one is refused.
 """
 
@@ -22,9 +22,9 @@ from deploy.errors import ConfinedError
 from deploy.runtime.confined import GRACE_SECONDS, Limits
 from deploy.runtime.kept import Kept
 
-#: Questions of one caller that wait, for each one that is answered.
+#: Waiting questions of one caller, for each one in progress.
 WAITING = 8
-#: Bytes of an answer that are read at once.
+#: Bytes of an answer read at once.
 _PART = 1 << 16
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class BusyError(ConfinedError):
 
 
 class Answers:
-    """Processes that answer, from the first question to `close`."""
+    """The answering processes, from the first question to `close`."""
 
     def __init__(self, limits: Limits, environment: Mapping[str, str], most: int) -> None:
         """``environment``: says where the ledger is. ``most``: answered at once."""
@@ -48,9 +48,9 @@ class Answers:
     async def ask(
         self, arguments: Sequence[str], width: int, caller: str, kept: Kept | None = None
     ) -> ChildAnswer:
-        """What a command says. ``caller``: whose turn it is; ``kept``: what its answer is kept to.
+        """The output of a command. ``caller``: its turn is taken; ``kept``: the limits of its answer.
 
-        Raises BusyError, and ConfinedError where a limit ended it.
+        Raises BusyError, and ConfinedError if a limit ended it.
         """
         try:
             async with self._turns.turn(caller):
@@ -70,7 +70,7 @@ class Answers:
             raise BusyError(reason="busy", seconds=self._limits.seconds) from None
 
     async def close(self) -> None:
-        """End what waits for a question."""
+        """End the processes that wait for a question."""
         if self._ready is not None:
             await _ended(self._ready)
 

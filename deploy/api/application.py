@@ -1,7 +1,7 @@
 """``/v1/…``: one question, its asker, its answer. Opens no socket.
 
-The token comes in the header ``Authorization``, or, since the API server's own proxy keeps that header to itself, as
-``{"token": …}`` in the body of a POST. Errors are objects of the kind Status, which kubectl knows to show.
+The token comes in the header ``Authorization``. The API server's own proxy does not forward that header, so it may also come as
+``{"token": …}`` in the body of a POST. Errors are objects of the kind Status, so kubectl can show them.
 
 Source: docs/operating.md, "Questions from elsewhere"; Kubernetes, "API Conventions", response status.
 """
@@ -40,12 +40,12 @@ from deploy.cli.rendering import Format
 from deploy.errors import ConfinedError
 from deploy.runtime.kept import Kept
 
-#: Answers that are kept to a namespace leave at multiples of this.
+#: Answers limited to a namespace are sent at multiples of this.
 STEP_SECONDS = 0.25
 #: Longest body, bytes: a token and little else.
 LONGEST = 32 * 1024
 WIDEST = 1_000
-#: Parameters of the request, and not of the command. A writer of the API server says who manages fields.
+#: Parameters of the request, and not of the command. Clients that write to the API server name their field manager.
 _OWN = ("width", "fieldManager")
 _ENDED = {
     "time": "stopped after {0:g} s: ask for less, or give the API more time (api.seconds)",
@@ -86,7 +86,7 @@ class ApiApplication:
         await self._routes(scope, receive, send)
 
     def metrics(self) -> Iterator[Metric]:
-        """What was answered since the start, by HTTP status."""
+        """Answers since the start, by HTTP status."""
         samples = [Sample(n, {"status": str(status)}) for status, n in self._statuses.items()]
         yield Metric("bursar_questions_total", "counter", "Questions from elsewhere, by HTTP status.", samples)  # fmt: skip
 
@@ -143,7 +143,8 @@ class ApiApplication:
 
 
 def _require_time(query: Query) -> None:
-    """Refuse what only a caller without limits may ask: numbers of events are of the whole cluster. Raises UnknownQuestionError."""
+    """Refuse parameters reserved to callers without limits: numbers of
+    events are of the whole cluster. Raises UnknownQuestionError."""
     if any(name == "at" and value.isdecimal() for name, value in query):
         raise UnknownQuestionError("at: kept to a namespace, ask with a time, not with an event")
 

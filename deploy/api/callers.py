@@ -1,9 +1,9 @@
-"""Who asks, and whether they may: both are said by the API server. Nothing that a request says of itself counts but its token.
+"""Callers and their rights, both as the API server reports them. Of a request itself only its token counts.
 
-A token is one that was made for Bursar (its audience), so it is of no use elsewhere. What it may ask is a right of RBAC on
-``questions.bursar.io``, a group that has no objects: the resource is the first word of the question, the verb ``get``, the name
-the cluster that is asked about. Who has the right in one namespace only gets the answers that keep to it, of the cluster
-whose API server is asked.
+A token must be made for Bursar (its audience), so it is of no use elsewhere. Its rights are rights of RBAC on
+``questions.bursar.io``, a group without objects: the resource is the first word of the question, the verb ``get``, the name
+the cluster in question. A right in one namespace only gives answers limited to it, about the cluster
+of the asked API server.
 
 Source: Kubernetes, "Authenticating", "Authorization"; authentication/v1 TokenReview, authorization/v1 SubjectAccessReview.
 """
@@ -18,16 +18,16 @@ import msgspec
 from bus.errors import BursarError
 
 GROUP = "questions.bursar.io"
-#: For whom tokens are made.
+#: The audience of tokens.
 AUDIENCE = "bursar-api"
-#: Questions of which an answer that is kept to one namespace says nothing of another one.
+#: Questions whose answer for one namespace reveals nothing of others.
 OF_NAMESPACES = ("report", "acct")
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class Creates(Protocol):
-    """What is asked of the API server."""
+    """The needed requests to the API server."""
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Any:
         """A review is created, and comes back with its status."""
@@ -42,7 +42,7 @@ class ForbiddenError(BursarError):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks, as the API server has it."""
+    """A caller, as the API server reports it."""
 
     name: str
     uid: str = ""
@@ -51,19 +51,19 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class Callers:
-    """Asks an API server about those who ask us."""
+    """Asks an API server about callers."""
 
     def __init__(self, cluster: Creates, name: str = "default") -> None:
-        """``name``: of the cluster whose API server this is."""
+        """``name``: of this API server's cluster."""
         self._cluster = cluster
         self.cluster = name
 
     async def of(self, token: str) -> Caller:
-        """The owner of a token. Raises UnauthenticatedError, and what the adapter raises."""
+        """The owner of a token. Raises UnauthenticatedError, and the adapter's errors."""
         spec = {"token": token, "audiences": [AUDIENCE]}
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         status = (await self._cluster.create(_TOKENS, review)).get("status") or {}
-        # A server that knows no audiences names none: its tokens are made for itself.
+        # A server without audiences names none: its tokens are made for itself.
         if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or ()):
             raise UnauthenticatedError(
                 f"no token of this cluster that was made for {AUDIENCE}:"
@@ -77,9 +77,9 @@ class Callers:
     async def require(
         self, caller: Caller, words: Sequence[str], namespace: str, cluster: str
     ) -> bool:
-        """Whether the caller may have the whole answer of a cluster ("" = of all that there are).
+        """Whether the caller may have the whole answer about a cluster ("" = about all clusters).
 
-        False: only what is of ``namespace``. Raises ForbiddenError.
+        False: only the part of ``namespace``. Raises ForbiddenError.
         """
         if await self._may(caller, words[0], "", cluster):
             return True

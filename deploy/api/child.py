@@ -1,7 +1,7 @@
 """A process that answers one question and ends: ``python -m deploy.api.child``, the question as JSON on its standard input.
 
-It runs the command itself, so an answer is what the command line says, by the same code. What it may take of the machine is
-limited before it looks at the question; whoever started it ends it at its deadline.
+It runs the command itself, so an answer equals the output of the command line, by the same code. Its use of the machine is
+limited before it reads the question. Its parent ends it at its deadline.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from projections.engine.replay import live_checkpoint
 
 
 class Asked(msgspec.Struct):
-    """A command line, what answering it may take, and how wide the terminal of the asker is; 0 = it has none.
+    """A command line, the limits of its answer, and the width of the asker's terminal; 0 = none.
 
-    ``kept``: what the answer is kept to; None = it may be of everything.
+    ``kept``: the namespace that limits the answer; None = it may be about everything.
     """
 
     arguments: list[str]
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct):
 
 
 class ChildAnswer(msgspec.Struct):
-    """What the command said, its exit code, and the event up to which the ledger was read; None = it was not."""
+    """The output of the command, its exit code, and the last event of its read of the ledger; None = it read none."""
 
     code: int
     sequence: int | None

@@ -1,8 +1,8 @@
-"""``kubectl bursar``: questions to the Bursar of a cluster, by the API server and with the rights of one's kubeconfig.
+"""``kubectl bursar``: questions to the Bursar of a cluster, through the API server and with the rights of one's kubeconfig.
 
-Two requests: a token of ten minutes for an account that may ask, made for Bursar alone, and the question, by the proxy of
-services that every API server has. So nothing of the kubeconfig's own credentials leaves the API server, no port is forwarded,
-and no ledger or data folder is needed here. Answers are laid out by Bursar's own code, for this terminal's width.
+Two requests: a token of ten minutes for an account with the right to ask, made for Bursar alone; and the question, through the
+API server's own proxy of services. So the kubeconfig's own credentials never leave the API server, no port is forwarded,
+and no ledger or data folder is needed here. Bursar's own code lays answers out, for this terminal's width.
 
 Source: docs/operating.md, "Questions from elsewhere"; Kubernetes, "Extend kubectl with plugins", "TokenRequest".
 """
@@ -27,7 +27,7 @@ from deploy.cli.rendering.output import as_json, say
 from deploy.errors import SettingsError
 from deploy.settings.environment import environment
 
-#: How long a token lasts: the shortest that an API server makes.
+#: Lifetime of a token: the shortest of an API server.
 TOKEN_SECONDS = 600
 _HELP = """kubectl bursar QUESTION [OPTIONS]: what a cluster's Bursar knows, asked through the API server.
 
@@ -45,7 +45,7 @@ Questions: {questions}
 
 @dataclass
 class Target:
-    """Which cluster is asked, as whom, and where Bursar answers there."""
+    """The cluster in question, the asking account, and the address of Bursar there."""
 
     context: str = ""
     kubeconfig: str = ""
@@ -53,7 +53,7 @@ class Target:
     service: str = "bursar-system/bursar-api"
 
     def take(self, arguments: list[str]) -> list[str]:
-        """Take what is for us; the rest of the arguments. Raises SettingsError."""
+        """Take the plugin's own options; the rest of the arguments. Raises SettingsError."""
         rest, left = [], iter(arguments)
         for one in left:
             name, sign, value = one.removeprefix("--").partition("=")
@@ -68,12 +68,12 @@ class Target:
 
 
 def main() -> NoReturn:
-    """Ask what the command line says, and end with the answer's exit code."""
+    """Ask the question of the command line, and end with the answer's exit code."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """One question; its exit code, which is what ``bursar`` has for it."""
+    """One question; its exit code, the same as ``bursar``'s."""
     target = Target()
     try:
         rest = target.take(arguments)
@@ -99,7 +99,7 @@ def run(arguments: list[str]) -> int:
 async def _asked(
     target: Target, words: list[str], rest: list[str]
 ) -> tuple[Format, Mapping[str, Any]]:
-    """The answer of the cluster. Raises what the adapter raises, and SettingsError."""
+    """The answer of the cluster. Raises the adapter's errors, and SettingsError."""
     query = question(words, rest)
     output = Format(dict(query).get("output", Format.TABLE))
     access = client.discover(environment(), target.kubeconfig, target.context)
@@ -121,7 +121,7 @@ async def _asked(
 
 
 def _added(query: Query, output: Format) -> Query:
-    """What is asked of every question besides: the format, and how wide the terminal is that reads the answer."""
+    """The query with two more parameters: the format, and the width of the reading terminal."""
     added = [] if "output" in dict(query) else [("output", str(output))]
     if sys.stdout.isatty():
         added.append(("width", str(min(shutil.get_terminal_size().columns, 1_000))))
@@ -143,7 +143,7 @@ def _show(output: Format, answer: Mapping[str, Any]) -> int:
 
 
 def _words(error: BursarError) -> str:
-    """What the API server or Bursar said, and where it is known, what was missing."""
+    """The message of the API server or Bursar, and the missing part, if known."""
     message = str(error.fields.get("message") or error)
     permission = error.fields.get("permission")
     return f"{message} ({permission})" if permission and str(permission) not in message else message

@@ -1,8 +1,8 @@
-"""Which commands are answered to others, and how one is written as a path and a query. Pure but for importing the command.
+"""Commands that are answered over HTTPS, and their form as a path and a query. Pure but for importing the command.
 
 ``bursar quota show vision --at 12`` is ``/v1/quota/show?name=vision&at=12``: the words of the command, then its options by
-their long names and its arguments by theirs. An option that would name a file, a server or a setting of the machine that
-answers is not among them, so what is asked cannot reach beyond the ledger.
+their long names and its arguments by theirs. Options for files, servers or settings of the answering machine
+are left out. So a question cannot reach beyond the ledger.
 
 Source: docs/operating.md, "Questions from elsewhere".
 """
@@ -23,16 +23,16 @@ from deploy.errors import SettingsError
 if TYPE_CHECKING:
     from typer._click import Command
 
-#: What is answered. Each reads the ledger and nothing else, and is not ``bursar sql``, which is for a role of the database.
+#: Answered commands. Each reads only the ledger. `bursar sql` is left out: it is for a role of the database.
 QUESTIONS = (
     "report", "acct", "diff", "devices", "get quotas", "quota tree", "quota show", "quota explain", "budget list",
     "budget forecast", "queue show", "why", "evictions", "notebooks", "jobs list", "jobs show", "jobs hours",
     "jobs agreement", "schedule queue", "schedule scores", "schedule agreement", "events", "parked list",
 )  # fmt: skip
-#: Options of every command that are not answered: they name places of the machine that answers, or ask again and again.
+#: Options of every command that are not answered: they name places of the answering machine, or ask repeatedly.
 REFUSED = frozenset({*COMMON, "watch", "help", "context"}) - {"output"}
 
-#: Name and value, in the order in which they were given. A flag has the value ``true``.
+#: Name and value, in the given order. A flag has the value ``true``.
 Query = Sequence[tuple[str, str]]
 
 
@@ -69,18 +69,18 @@ def arguments(words: Sequence[str], query: Query) -> list[str]:
             options.append(f"--{name}")
         else:
             raise UnknownQuestionError(f"{name} is a flag: {name}=true, or leave it out")
-    # What follows is no option, whatever it begins with.
+    # After this, nothing is an option, whatever its first character.
     return [*words, *options, "--", *positional.values()]
 
 
 def namespace_of(query: Query) -> str:
-    """The one namespace to which a query keeps; "" where it names none, or several."""
+    """The one namespace of a query; "" if it names none, or several."""
     found = {value for name, value in query if name == "namespace"}
     return found.pop() if len(found) == 1 else ""
 
 
 def question(words: Sequence[str], rest: Sequence[str]) -> Query:
-    """The query of what a person typed after the words of a command. Raises what the command line raises, and SettingsError."""
+    """The query of the typed words after a command. Raises the command line's errors, and SettingsError."""
     command = _command(words)
     with Context(command, info_name=" ".join(words)) as context:
         values, extra, order = command.make_parser(context).parse_args(list(rest))

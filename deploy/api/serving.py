@@ -1,4 +1,4 @@
-"""The server of questions, as the settings have it: certificates, limits, and who says who asks."""
+"""The server of questions, by the settings: certificates, limits, and the check of callers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reactors.webhook.rotation import Rotation
 from reactors.webhook.server import ServerSettings, WebhookServer
 
 _MIB = 1024 * 1024
-#: Largest file that an answer may write: rows of the past.
+#: Largest file of an answer: rows of the past.
 _FILE_BYTES = 1024 * _MIB
 
 
@@ -33,7 +33,7 @@ async def answering(
     """Answer questions while the body runs. ``figures`` gets its metrics."""
     wanted = settings.api
     limits = Limits(wanted.seconds, wanted.memory_mib * _MIB, wanted.answer_mib * _MIB, _FILE_BYTES)
-    # The answers are those of the ledger that this process was told of, however it was.
+    # The answers are about this process's ledger, however it was configured.
     place = {
         "BURSAR_DATA": str(settings.data),
         "BURSAR_LEDGER__URL": settings.ledger_url,
@@ -72,4 +72,4 @@ def _certificates(settings: Settings) -> Certificates:
 
 
 async def _unannounced(bundle: bytes) -> None:
-    """Nobody is told: the API server's proxy takes any certificate, and others read it from the folder."""
+    """Does nothing: the API server's proxy takes any certificate, and others read it from the folder."""

@@ -1,6 +1,6 @@
-"""Turns of callers at the processes that answer: each caller waits in a line of its own, and the lines move in turn.
+"""Turns of callers at the answering processes: each caller waits in a line of its own, and the lines move in turn.
 
-Pure asyncio, no clock. Accounts of one namespace are one caller, as whoever may make one may make a hundred.
+Pure asyncio, no clock. Accounts of one namespace are one caller, as anybody who can make one can make a hundred.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Turns:
             raise
 
     def _pass(self) -> None:
-        """Give a turn to the next line, and that line the last place."""
+        """Give a turn to the next line, and move that line to the end."""
         while self._lines:
             caller = next(iter(self._lines))
             line = self._lines.pop(caller)
@@ -68,7 +68,7 @@ class Turns:
 
 
 def caller_of(name: str) -> str:
-    """The caller that a user name counts for."""
+    """The caller behind a user name."""
     if name.startswith(_ACCOUNTS):
         return name.rpartition(":")[0]
     return name

@@ -1,1 +1,1 @@
-"""Commands that run until they are ended: `bursar up`, its parts as processes of their own, `bursar hub` and `bursar api`."""
+"""Long-running commands: `bursar up`, its parts as processes of their own, `bursar hub` and `bursar api`."""

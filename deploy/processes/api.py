@@ -1,4 +1,4 @@
-"""``bursar api``: questions of others, answered over HTTPS."""
+"""``bursar api``: answers to remote questions over HTTPS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command that runs on begins with: its log, as the settings want it."""
+"""The start of every long-running command: its log, by the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def log_as_set(settings: Settings) -> None:
-    """Write logs, and what is said to people, in the form that is set; and where a library crashed, if one does."""
+    """Write logs and messages in the configured form; after a crash in a library, the place of the crash."""
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)
     begin(settings.log.format)

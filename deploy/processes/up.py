@@ -1,4 +1,4 @@
-"""``bursar up``: everything in one process, with one quiet line that says how it is."""
+"""``bursar up``: everything in one process, with one quiet status line."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class LineScreen:
         say(text)
 
     def show(self, progress: Progress) -> None:
-        """A line at the first sight of a settled state, of a trouble, and every minute in which something changed."""
+        """A line at the first settled state, at each trouble, and in every minute with a change."""
         text = summary(progress)
         is_settled = progress.stage in ("following", "waiting")
         is_due = time.monotonic() - self._shown_at >= QUIET_SECONDS and text != self._shown
@@ -103,7 +103,7 @@ class LineScreen:
 
 
 class LiveScreen:
-    """One line at the foot of a terminal, and what happened above it."""
+    """One status line at the foot of a terminal, with past events above it."""
 
     def __init__(self) -> None:
         self._live = Live(console=console(stderr=True), auto_refresh=False, transient=True)

@@ -1,4 +1,4 @@
-"""``bursar webhook``: one more process that answers reviews."""
+"""``bursar webhook``: one more process for reviews."""
 
 from __future__ import annotations
 

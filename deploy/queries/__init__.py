@@ -1,1 +1,1 @@
-"""What a person asks of the ledger beyond its views: nothing is decided or written here."""
+"""Questions to the ledger beyond its views. They decide and write nothing."""

@@ -1,13 +1,14 @@
 """Compares shadow decisions with what happened: agreement by reason, with hours. Reads the ledger, changes nothing.
 
-Of each decision one result:
+Each decision has one result:
 
-- *agreed*: whatever is installed, or the owner, did the same: the pod ended within an hour, the pod is on the chosen node or an
-  equally good one, the operator took the step, what was refused never came.
-- *alone*: nobody else did it and nobody was hit: the notebook ran on unused, or the pod is on another node that fitted.
-- *against*: somebody would have been hit: the notebook was used again within an hour, a pod that was to be evicted ran on, the pod
-  is on a node that was refused, the operator took another step, what was refused came and ran.
-- *open*: it is too early to say.
+- *agreed*: the installed controller, or the owner, did the same: the pod ended within an hour, the pod is on the chosen node or
+  an equally good one, the operator took the step, the refused object never came.
+- *alone*: only Bursar would have acted, and without harm: the
+  notebook ran on unused, or the pod is on another node that fitted.
+- *against*: the decision would have done harm: the notebook was used again within an hour, a pod to evict ran on, the pod
+  is on a refused node, the operator took another step, the refused object came and ran.
+- *open*: it is too early to tell.
 
 Source: docs/operating.md ("Before you switch a reactor on").
 """
@@ -45,7 +46,7 @@ _PLACED = {
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A decision in shadow and what came of it. Milli-core- and milli-GPU-seconds that its pods held from then on."""
+    """A shadow decision and its result. Milli-core- and milli-GPU-seconds that its pods held from then on."""
 
     reactor: str
     reason: str
@@ -57,7 +58,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compared(select: Select, cluster: str, since_s: int, now_s: int) -> Iterator[Compared]:
-    """All of a cluster since a second, but for the steps of jobs, which are counted as they come."""
+    """All decisions of a cluster since a second, except steps of jobs: these are counted on arrival."""
     yield from _stops(select, cluster, since_s, now_s)
     yield from _placed(select, cluster, since_s, now_s)
     yield from _reviews(select, cluster, since_s, now_s)
@@ -92,7 +93,7 @@ def _stops(select: Select, cluster: str, since_s: int, now_s: int) -> Iterator[C
 
 
 def _is_used(select: Select, cluster: str, uid: str, at_us: int, sequence: int) -> bool:
-    """Whether a look shows that a notebook was used within an hour after a decision."""
+    """Whether a probe shows use of a notebook within an hour after a decision."""
     until_us = at_us + WITHIN_S * SECOND_US
     looks = archived(select, cluster, (NotebookSampled.wire_type,), key=uid, after=sequence)
     for event, fact in facts(looks):
@@ -100,7 +101,7 @@ def _is_used(select: Select, cluster: str, uid: str, at_us: int, sequence: int) 
         active = activity.fold(None, fact, event).active
         if active is not None and at_us < active[0] <= until_us:
             return True
-        # A look knows of no later activity than its own time, and the next one of all that this one missed.
+        # A probe reports activity up to its own time only. The next probe covers the time after it.
         if event.time_us > until_us:
             return False
     return False
@@ -130,7 +131,7 @@ def _reviews(select: Select, cluster: str, since_s: int, now_s: int) -> Iterator
         select(asks.with_only_columns(columns.uid).where(columns.verdict == "adopted").distinct())
     )
     reviews = asks.where(columns.request != "", columns.operation == "CREATE")
-    # A controller that was refused asks again and again: its last answer counts.
+    # A refused controller retries again and again: its last answer counts.
     newest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for uid, kind, namespace, name, quota, verdict, reason, time_us in select(
         reviews.order_by(columns.time_us)
@@ -151,7 +152,7 @@ def _reviews(select: Select, cluster: str, since_s: int, now_s: int) -> Iterator
 
 
 def _held(select: Select, of: sa.ColumnElement[bool], from_s: int, now_s: int) -> tuple[int, int]:
-    """What pods held from a second on, by the ledger's segments."""
+    """The holdings of pods from a second on, by the ledger's segments."""
     columns = held_segments.c
     query = sa.select(columns.start_s, columns.end_s, columns.cpu_milli, columns.gpu_milli)
     cpu = gpu = 0

@@ -1,8 +1,8 @@
-"""Were the decisions in the archive what their rules make of it? For ``bursar verify --decisions``.
+"""Decisions of the archive, compared with the results of their rules. For ``bursar verify --decisions``.
 
-Those of reactors, evictions and passes of the scheduler among them, the answers to reviews, what was charged or given back
-because of what was seen, and the releases of queues. Only the first carry a version of their rules: the others are derived by
-today's.
+It covers decisions of reactors, with evictions and passes of the scheduler, answers to reviews, charges and releases
+after observations, and releases of queues. Only the first carry a version of their rules. Today's rules
+derive the others.
 
 Source: docs/architecture.md.
 """
@@ -33,8 +33,8 @@ from reactors.rederive.snapshots import Compared, Comparison, compared
 
 
 class AllRederived(msgspec.Struct, frozen=True):
-    """What came of the decisions of reactors and of the entries of journals; those that were passed over, by reason; and
-    whether the newest snapshots are what the history gives.
+    """The results for decisions of reactors and for entries of journals; those passed over, by reason; and
+    whether the newest snapshots match the history.
     """
 
     decisions: Rederived
@@ -46,7 +46,7 @@ class AllRederived(msgspec.Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing came out otherwise."""
+        """Whether nothing differs."""
         parts = (self.decisions, self.reviews, self.observed, self.releases)
         return not any(part.mismatches for part in parts) and not self.snapshots.differences
 

@@ -1,15 +1,15 @@
 """Nodes on which more training jobs fail than on the others.
 
-What is compared is jobs, not pods: a job that fails on a node counts once there, however often it is begun again, so no crash
-loop names a node. Only the last :data:`DAYS` days count, so a node that was repaired is forgotten.
+The comparison counts jobs, not pods: a job that fails on a node counts once there, however often it restarts, so no crash
+loop marks a node. Only the last :data:`DAYS` days count, so a repaired node is forgotten.
 
-A node is named where all of this holds (:attr:`NodeFailures.is_outlier`):
+A node is an outlier if all of this holds (:attr:`NodeFailures.is_outlier`):
 
 - at least :data:`LEAST_JOBS` jobs failed on it,
 - the share of its jobs that failed is at least :data:`TIMES` times the share on the other nodes of its cluster,
-- if all failures of the cluster had met its jobs at random, so many would have met those of any one node with a chance below
-  :data:`CHANCE` (Fisher's exact test, times the number of nodes), so few jobs prove nothing, and of many nodes none is named for
-  being unlucky.
+- random failures would reach so many on any one node with a chance below :data:`CHANCE`
+  (Fisher's exact test, times the number of nodes). So few jobs prove nothing, and bad luck marks none of
+  many nodes.
 
 Source: docs/jobs.md.
 """
@@ -44,10 +44,10 @@ _ATTEMPTS = sa.table(
 
 
 class NodeFailures(msgspec.Struct, frozen=True):
-    """What training jobs met on one node in the days that count, and on the other nodes of its cluster.
+    """Training jobs on one node in the counted days, and on the other nodes of its cluster.
 
-    ``attempts`` are pods, ``failures`` those of them that failed, ``namespaces`` those of the ``failed_jobs``. A job on several
-    of the other nodes is several of ``other_jobs``. ``nodes``: how many nodes of the cluster had jobs.
+    ``attempts`` are pods, ``failures`` the failed ones, ``namespaces`` those of the ``failed_jobs``. A job on several
+    of the other nodes counts as several ``other_jobs``. ``nodes``: the number of nodes with jobs in the cluster.
     """
 
     cluster: str
@@ -63,7 +63,7 @@ class NodeFailures(msgspec.Struct, frozen=True):
 
     @property
     def failed_ratio(self) -> float:
-        """The share of its jobs that failed on it, 0 to 1."""
+        """The failed share of its jobs, 0 to 1."""
         return self.failed_jobs / self.jobs
 
     @property
@@ -83,7 +83,7 @@ class NodeFailures(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """What a person reads of it."""
+        """The finding as a sentence."""
         text = f"{self.failed_jobs:,} of {self.jobs:,} jobs failed on it in {DAYS} days"
         where = f"of {self.namespaces:,} namespace{'' if self.namespaces == 1 else 's'}"
         others = f"on the other nodes {self.other_failed_jobs:,} of {self.other_jobs:,}"
@@ -94,7 +94,7 @@ class NodeFailures(msgspec.Struct, frozen=True):
 
 
 def tail(least: int, drawn: int, failed: int, total: int) -> float:
-    """The chance that of ``drawn`` out of ``total`` jobs at least ``least`` are among the ``failed`` ones: hypergeometric."""
+    """The chance of at least ``least`` of the ``failed`` jobs among ``drawn`` out of ``total`` ones: hypergeometric."""
     least = max(least, drawn + failed - total)
     if least <= 0:
         return 1.0
@@ -114,8 +114,8 @@ def _log_choices(all_: int, chosen: int) -> float:
 def failures(
     select: Select, now_s: int, namespace: str | None = None, cluster: str | None = None
 ) -> list[NodeFailures]:
-    """Every node that had pods of training jobs in the days before a second, by cluster and name; of one namespace, or one
-    cluster, where it is given.
+    """Every node with pods of training jobs in the days before a second, by cluster and name; limited to one namespace or one
+    cluster, if given.
     """
     seen = _ATTEMPTS.c
     since = format_stamp(max(0, now_s - DAYS * 86_400) * SECOND_US)
@@ -158,7 +158,7 @@ def _beside(one: NodeFailures, jobs: int, failed: int, nodes: int) -> NodeFailur
 
 
 def notes(found: Sequence[NodeFailures]) -> list[str]:
-    """A line for each node that is named; nothing where none is."""
+    """A line for each outlier; empty without one."""
     clusters: set[Any] = {one.cluster for one in found}
     return [
         f"node {one.node}{f' of {one.cluster}' if len(clusters) > 1 else ''}: {one.sentence}"

@@ -32,7 +32,7 @@ from reactors.lab.rules import RULES, Rule
 
 
 class Proposed(msgspec.Struct, frozen=True):
-    """A policy to be tried. ``mode`` off: nothing would be stopped."""
+    """A policy for a trial. ``mode`` off: it stops nothing."""
 
     mode: Mode
     culling: CullingPolicy
@@ -48,12 +48,12 @@ def proposed(path: Path) -> Proposed:
         raise SettingsError(
             f"{path}: {NAME}.kubeflow is not tried here: bursar cull simulate --like kubeflow does"
         )
-    # Shadow mode is how a policy begins; what is asked is what it would do.
+    # A policy starts in shadow mode; the question is about its effect when on.
     return Proposed("off" if section.mode == "off" else "on", section.policy)
 
 
 def section_of(path: Path, name: str, settings: type[S]) -> S:
-    """The section of a settings file that is tried. Raises SettingsError naming file and line."""
+    """The tried section of a settings file. Raises SettingsError naming file and line."""
     file = read_settings_file(path)
     section = file.values.get(name)
     if not isinstance(section, dict):
@@ -70,7 +70,7 @@ def section_of(path: Path, name: str, settings: type[S]) -> S:
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """What the rules made of the history by ``policy``. ``modes``: what culling was on record, in order."""
+    """The results of the rules on the history by ``policy``. ``modes``: the recorded modes of culling, in order."""
 
     played: list[Played]
     policy: CullingPolicy
@@ -78,7 +78,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """The history of a cluster after one event up to another, on which policies are tried."""
+    """The history of a cluster after one event up to another, for trials of policies."""
 
     def __init__(self, select: Select, cluster: str, first: int, last: int) -> None:
         self._select, self._cluster = select, cluster
@@ -96,7 +96,7 @@ class Recording:
     ) -> list[Tried]:
         """Policies on the recording, each in a mode, in one reading of it."""
         select, cluster = self._select, self._cluster
-        # Nobody looked more often than it is on record.
+        # The probes of the recording limit the check period.
         seconds = max((one.policy.check_period_seconds for one in self._recorded), default=1)
         tried = [
             (
@@ -120,7 +120,7 @@ class Recording:
         ]
 
     def history(self) -> Iterator[Event]:
-        """What culling reads of it: how all that exists was seen last before it, and its events."""
+        """The input of culling: the last observation of all existing objects before the history, then its events."""
         yield from self._opening()
         reads = Lab(self._cluster, [(self.policy, "on")], earlier=nobody, rules=RULES[:1]).reads
         after, until = self._first, self._last
@@ -151,7 +151,7 @@ class Recording:
 
 
 def _looks(view: CullingState, uid: str, cluster: str, sequence: int) -> Iterator[Event]:
-    """All that is known of a notebook's activity, as looks at it."""
+    """The known activity of a notebook, as samples."""
     found: dict[int, list[Evidence]] = {}
     for _, seen in view.activity[uid].sources:
         if seen.ok is not None:
@@ -175,7 +175,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 def _recorded(select: Select, cluster: str, first: int, last: int) -> list[_Recorded]:
-    """The policies that were in force between two events, in order. One that cannot be read is none."""
+    """The policies in force between two events, in order. An unreadable one is skipped."""
     found: list[_Recorded] = []
     for part in archived(select, cluster, (PolicyChanged.wire_type,), until=last):
         for event in part:

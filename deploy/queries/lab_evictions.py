@@ -20,7 +20,7 @@ from reactors.lab.evictions import EvictionTrial, Outcome, outcome
 
 
 class ProposedEvictions(msgspec.Struct, frozen=True):
-    """A policy to be tried. ``mode`` off: nobody would be evicted."""
+    """A policy for a trial. ``mode`` off: it evicts nothing."""
 
     mode: Mode
     evictions: EvictionPolicy
@@ -33,7 +33,7 @@ def proposed_evictions(path: Path) -> ProposedEvictions:
     if policy.preemption == "shadow":
         # It would be recorded alone.
         policy = policy.model_copy(update={"preemption": "off"})
-    # Shadow mode is how a policy begins; what is asked is what it would do. Nothing is evicted here either.
+    # A policy starts in shadow mode; the question is about its effect when on. Nothing is evicted here either.
     return ProposedEvictions("off" if section.mode == "off" else "shadow", policy)
 
 

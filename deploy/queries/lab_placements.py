@@ -27,7 +27,7 @@ def proposed_placements(path: Path) -> SchedulingPolicy:
     section = section_of(path, NAME, SchedulingSettings)
     policy = section.policy
     if policy.preemption == "shadow":
-        # What is asked is what it would do.
+        # The question is about its effect when on.
         policy = policy.model_copy(update={"preemption": "on"})
     return policy
 
@@ -64,7 +64,7 @@ def tried_placements(
 
 
 def _opening(select: Select, cluster: str, known: Replica, until: int) -> Iterator[Event]:
-    """How each pod that waits was seen last before an event."""
+    """The last observation of each waiting pod before an event."""
     waiting = [
         pod.uid for pod in known.cluster_state.pods.values() if not pod.node and not pod.is_ended
     ]

@@ -20,14 +20,14 @@ from reactors.readers import Readers
 
 SECTION = "quotas"
 
-#: Of a quota, as its object has them: what is tried beside amounts by key.
+#: Fields of a quota's object that a trial may change beside amounts by key.
 _SHARES = {"min": "min", "max": "max", "sharedWeight": "weight"}
 _QUEUE = {"hold": ("hold", bool), "order": ("order", str), "maxHeadDelaySeconds": ("max_head_delay_seconds", int)}  # fmt: skip
 _CHOICES = {"order": ("Strict", "BackFill"), "exhaustion": ("Warn", "DenyNew", "GraceThenEvict")}
 
 
 def proposed_limits(path: Path) -> Limits:
-    """What a file tries of each quota under ``quotas``. Raises SettingsError naming file and line."""
+    """The tried limits of each quota in a file, under ``quotas``. Raises SettingsError naming file and line."""
     return _Reading(read_settings_file(path), path).limits()
 
 
@@ -125,7 +125,7 @@ class _Reading:
 def tried_limits(
     select: Select, cluster: str, tried: Limits, first: int, last: int
 ) -> list[QuotaOutcome]:
-    """Quotas on the history after the event ``first`` up to ``last``. Raises SettingsError for a quota that is not there."""
+    """Quotas on the history after the event ``first`` up to ``last``. Raises SettingsError for an unknown quota."""
     journals = _journals(select, cluster, tried, last)
     trees: dict[str, str] = {}
     parents: dict[str, str] = {}
@@ -158,7 +158,7 @@ def _check_above(quota: str, parents: dict[str, str]) -> None:
 
 
 def _journals(select: Select, cluster: str, tried: Limits, last: int) -> Journals:
-    """All journals up to an event; with who waits, where anybody ever did or would."""
+    """All journals up to an event; with waiting workloads, if a recorded or a tried quota has a queue."""
     waits = any(one.queue for one in tried.values()) or _waited(select, cluster, last)
     readers = Readers(MemoryTransport(), SystemClock(), cluster=cluster, source="lab")
     journals = Journals(readers if waits else None)

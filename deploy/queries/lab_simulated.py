@@ -1,4 +1,4 @@
-"""What Bursar's own culling would have stopped on recorded history, for other idle limits: the lab's answer, by its rule *later*.
+"""Notebooks that Bursar's own culling would have stopped on recorded history, for other idle limits: the lab's rule *later*.
 
 Source: docs/lab.md; docs/culling.md.
 """

@@ -1,4 +1,4 @@
-"""What the ledger knows of notebooks, as the culling reactor would see it: for questions, nothing is decided here."""
+"""Notebooks in the ledger, in the view of the culling reactor. For questions only: decides nothing."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Notebooks(msgspec.Struct, frozen=True):
     is_paused: bool
     view: CullingState
     evaluations: tuple[Evaluation, ...]
-    #: By pod uid: what is due and held back.
+    #: By pod uid: due but blocked actions.
     blocked: dict[str, Blocked]
 
 
 def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
-    """The notebooks of ``cluster`` as the ledger has them, the one that is stopped first before the others."""
+    """The notebooks of ``cluster`` in the ledger, in the order of their stops."""
     replica = at(select, REACTORS, cluster)
     view = replica.states[NAME]
     assert isinstance(view, CullingState)
@@ -51,7 +51,7 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
 def samples(
     select: Select, cluster: str, since_us: int | None, until_us: int
 ) -> Iterator[tuple[Event, NotebookSampled]]:
-    """Every sample of a cluster in [since, until), in the order in which they were published."""
+    """Every sample of a cluster in [since, until), in publishing order."""
     for part in archived(select, cluster, (NotebookSampled.wire_type,)):
         for event in part:
             if (since_us is None or event.time_us >= since_us) and event.time_us < until_us:

@@ -1,7 +1,7 @@
-"""Queues as the ledger's archive has them, and orders to them.
+"""Queues in the ledger's archive, and orders to them.
 
-For questions: the same readers and rules as where queues are worked off, fed with a snapshot and the archive after it. What befell
-a workload is told from the newest snapshot before anything was said of it.
+For questions: the readers and rules of the running queues, fed with a snapshot and the archive after it. The story of
+a workload starts at the newest snapshot before its first event.
 
 Source: docs/architecture.md (snapshots).
 """
@@ -41,12 +41,12 @@ class _Archive:
         self.journals, self.view, self.lines = readers.journals, readers.view, readers.lines
 
     def tree_of(self, where: QuotaRef) -> Tree | None:
-        """The tree that a quota stands in."""
+        """The tree of a quota."""
         return self.journals.trees.get(self.journals.places.get((where.kind, where.quota), ""))
 
     def read(self, select: Select, before: Callable[[Event], None] = lambda event: None) -> None:
-        """What comes after what is known; ``before`` sees each event before anybody else."""
-        # Pods say what has started, and nothing of who waits.
+        """Read the archive after the last known event; ``before`` is called with each event before all readers."""
+        # Pods show started workloads, not waiting ones.
         read: tuple[type[Fact], ...] = (*JOURNAL, *AdmissionState.places, *QueueState.orders)
         types = [fact.wire_type for fact in read]
         after = self.journals.sequence
@@ -56,7 +56,7 @@ class _Archive:
                 self.journals.apply([event])
 
     def outlooks(self, now_us: int) -> dict[str, list[Outlook]]:
-        """Everybody who waits, by quota."""
+        """All waiting workloads, by quota."""
         found: dict[str, list[Outlook]] = {}
         count_all(self.journals.trees, self.lines, now_us)
         for name, by_quota in planned(self.lines, self.tree_of).queues.items():
@@ -73,7 +73,7 @@ def _readers(cluster: str) -> Readers:
 
 
 def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]]:
-    """Everybody who waits in a cluster, by quota."""
+    """All waiting workloads of a cluster, by quota."""
     archive = _Archive(restored(select, partial(_readers, cluster), last_archived(select)))
     archive.read(select)
     return archive.outlooks(now_us)
@@ -82,8 +82,8 @@ def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]
 def explanations(
     select: Select, cluster: str, uids: Collection[str], now_us: int
 ) -> tuple[list[WaitStep], list[Outlook]]:
-    """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
-    # What held them up may have come long before them, and is in the snapshot.
+    """The steps of the workloads ``uids``, in order; and the current obstacles of those that wait still."""
+    # Their obstacles may be much older than they are: the snapshot has them.
     journal = history(select, Wanted(cluster, keys=frozenset(uids)), part=1)
     first = next((part[0].sequence for part in journal), 1)
     archive = _Archive(restored(select, partial(_readers, cluster), first - 1))
@@ -101,8 +101,8 @@ def explanations(
 
 
 async def order(settings: Settings, cluster: str, fact: QueueOrdered) -> int:
-    """Say an order; its sequence. Raises what the bus raises."""
-    # The bus takes half a second to import, which no look at a queue should pay.
+    """Publish an order; its sequence. Raises the bus's errors."""
+    # Importing the bus takes half a second; reading a queue should not pay for it.
     from deploy.runtime.bootstrap import bus
 
     now_us = SystemClock().now_us()

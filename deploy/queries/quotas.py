@@ -1,6 +1,6 @@
-"""The quota trees as the ledger's archive has them: what admission would know if it had read exactly as far.
+"""The quota trees of the ledger's archive: admission's state after exactly the same events.
 
-For questions only: the trees are the product's own, nothing that is decided on them is recorded.
+For questions only: these are the product's own trees, but decisions on them are not recorded.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class QuotaQueries(msgspec.Struct, frozen=True):
 
     @property
     def select(self) -> Select:
-        """Ask the ledger, in the transaction that the trees were read in."""
+        """Query the ledger, in the transaction of the trees."""
         return lambda query: [tuple(row) for row in self.connection.execute(query)]
 
     def placed(self, name: str) -> tuple[Tree, Node]:
-        """A quota by name, and its tree. Raises AbsentObjectError naming those that are near."""
+        """A quota by name, and its tree. Raises AbsentObjectError with similar names."""
         for kind in (BUSINESS, ELASTIC):
             tree = self.journals.trees.get(self.journals.places.get((kind, name), ""))
             if tree is not None:
@@ -59,8 +59,8 @@ class QuotaQueries(msgspec.Struct, frozen=True):
 
 @contextmanager
 def quota_queries(place: LedgerPlace, cluster: str | None = None) -> Iterator[QuotaQueries]:
-    """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
-    AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
+    """Read the quota trees of a cluster; by default, the ledger's only one or the settings'. Raises
+    AbsentLedgerError, and SettingsError if the ledger holds several clusters and ``cluster`` is None.
     """
     from bus.memory import MemoryTransport
     from reactors.engine.snapshots import restored
@@ -76,21 +76,21 @@ def quota_queries(place: LedgerPlace, cluster: str | None = None) -> Iterator[Qu
         sequence, observed_us = row.sequence if row else 0, moments(select).get(name, 0)
         make = partial(Readers, MemoryTransport(), SystemClock(), cluster=name, source="consulting")
         readers = restored(select, make, sequence)
-        # Who asks for room is in the journals; of all objects beside only those are read that say what a claim asks for.
+        # Requests for room are in the journals. Of other objects only the facts behind claims' requests are read.
         readers.read(select, sequence, (*JOURNAL, *AdmissionState.places, *ASKING_FACTS))
         for tree in readers.journals.trees.values():
-            # What waits in queues is not read here.
+            # Queues are not read here.
             counted(tree, {}, observed_us)
         journals, view = readers.journals, readers.view
         yield QuotaQueries(name, journals, view, connection, sequence, observed_us)
 
 
 def only_cluster(connection: sa.Connection, configured: str) -> str:
-    """The cluster that is meant where none was named: the settings', or the only one that has quotas. Raises SettingsError."""
+    """The default cluster: the settings', or the only one with quotas. Raises SettingsError."""
     columns = (declared_quotas.c.cluster, quotas.c.cluster)
     found = {row[0] for c in columns for row in connection.execute(sa.select(c).distinct())}
     if not found:
-        # Without any quota: the cluster that was observed.
+        # Without any quota: the observed cluster.
         found = set(moments(lambda query: [tuple(row) for row in connection.execute(query)]))
         found = found if len(found) == 1 else set()
     if not found or configured in found:

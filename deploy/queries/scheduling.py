@@ -1,4 +1,4 @@
-"""Where pods would go: the scheduler's rules on the cluster as the ledger's archive has it. Nothing is bound or recorded."""
+"""Placements by the scheduler's rules on the cluster of the ledger's archive. Nothing is bound or recorded."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from reactors.scheduling.state import SchedulingState
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """A pod of a file, and what would become of it."""
+    """A pod of a file, and its predicted placement."""
 
     pod: Pod
     found: Explanation
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """A pod that waits for a node. ``state``: ``fits`` and ``unschedulable`` are what a pass would decide now."""
+    """A pod that waits for a node. ``state``: ``fits`` and ``unschedulable`` are the result of a pass now."""
 
     pod: Pod
     state: str
     node: str = ""
     reason: str = ""
     help: Collection[str] = ()
-    #: When it is tried again at the latest, microseconds UTC; 0 = that is not bounded.
+    #: The latest time of its next attempt, microseconds UTC; 0 = without bound.
     until_us: int = 0
     attempts: int = 0
     #: Its gang, with the namespace; "" = none.
@@ -51,7 +51,7 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Waits]:
-    """The pods that wait for a scheduler, in the order of its queue: first those that have a node or would get one now."""
+    """The pods that wait for a scheduler, in the order of its queue: first those with a node, or with one found now."""
     known = replica.states[SCHEDULING]
     assert isinstance(known, SchedulingState)
     state, scheduler = replica.cluster_state, known.scheduler
@@ -89,7 +89,7 @@ def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Wa
 
 
 def known_gangs(replica: Replica, at_us: int) -> Gangs:
-    """The gangs of pods: of those that Bursar places, or would by the default profile where it places none."""
+    """The gangs of the pods that Bursar places. If it places none: the gangs by the default profile."""
     own = replica.states[SCHEDULING]
     assert isinstance(own, SchedulingState)
     if own.scheduler is not None:
@@ -104,7 +104,7 @@ def _words(hints: Collection[Hint]) -> list[str]:
 
 
 def only_cluster(observed: Iterable[str], configured: str) -> str:
-    """The cluster that is meant where none was named: the settings', or the only one in the ledger. Raises SettingsError."""
+    """The default cluster: the settings', or the only one in the ledger. Raises SettingsError."""
     found = sorted(observed)
     if not found or configured in found:
         return configured
@@ -114,7 +114,7 @@ def only_cluster(observed: Iterable[str], configured: str) -> str:
 
 
 def known(select: Select, cluster: str) -> Replica:
-    """What reactors know of the cluster after the newest event in the ledger."""
+    """The reactors' state of the cluster after the newest event in the ledger."""
     return at(select, REACTORS, cluster)
 
 
@@ -128,9 +128,9 @@ def reads_quotas(replica: Replica) -> bool:
 def explained_pods(
     replica: Replica, uids: Collection[str], name: str, sequence: int
 ) -> Iterator[tuple[Pod, Explanation, Queued | None]]:
-    """What would become now of each of these pods that waits, as if nobody were before it, and its place in the queue.
+    """The result of a pass now for each of these waiting pods, with an empty queue before it, and its place in the queue.
 
-    Of pods that Bursar places, by their profile; where it places none, of those that name the scheduler ``name``.
+    Covers pods that Bursar places, by their profile. If it places none: those with the scheduler name ``name``.
     """
     own, state = replica.states[SCHEDULING], replica.cluster_state
     assert isinstance(own, SchedulingState)
@@ -154,7 +154,7 @@ def explained_pods(
 
 
 def nomination(replica: Replica, uid: str) -> Nominated | None:
-    """Which node a pod is nominated to, and who goes for it; None = to none."""
+    """The node that a pod is nominated to, and its victims; None without a nomination."""
     own = replica.states[SCHEDULING]
     assert isinstance(own, SchedulingState)
     return own.scheduler.nominations.all.get(uid) if own.scheduler is not None else None
@@ -168,11 +168,11 @@ def tried(
     labels: LabelPolicy,
     sequence: int,
 ) -> list[Tried]:
-    """Place the pods one after the other; each takes its room from those that follow, also where others had to go for it.
+    """Place the pods one after the other. Each takes its room from those that follow, also after preemption.
 
     Raises ObservationError.
     """
-    # Manifests are read as a source reads pods, which no question about pods that were seen needs.
+    # Manifests are read like a source's pods; questions about observed pods do not need this import.
     from reactors.scheduling.diagnosis.manifests import pod_of
 
     columns = Columns(state)

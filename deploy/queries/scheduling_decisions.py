@@ -1,4 +1,4 @@
-"""What passes of the scheduler decided of a pod: as they were recorded, and derived again from the history."""
+"""Decisions of the scheduler's passes about a pod: as recorded, and derived again from the history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OUTCOMES = (
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A pass, what it decided of one pod, and what became of that."""
+    """A pass, its decision about one pod, and the outcome of that."""
 
     event: Event
     fact: SchedulingPassed
@@ -46,12 +46,12 @@ class Recorded(msgspec.Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """The node that was chosen; "" = none."""
+        """The chosen node; "" = none."""
         return self.fact.nodes[self.pod.node] if self.pod.node >= 0 else ""
 
     @property
     def refusal(self) -> Refusal:
-        """Who refused which nodes."""
+        """The refused nodes, by plugin."""
         return self.fact.refusals[self.pod.refused] if self.pod.refused >= 0 else Refusal()
 
     @property
@@ -64,7 +64,7 @@ class Recorded(msgspec.Struct, frozen=True):
 def recorded(
     connection: sa.Connection, select: Select, cluster: str, name: str, uids: Collection[str]
 ) -> list[Recorded]:
-    """The newest decisions about the pods of these uids, or of the pass whose id is ``name``; the oldest first."""
+    """The newest decisions about the pods of these uids, or of the pass with the id ``name``; the oldest first."""
     newest = of(select, cluster, name, uids, MOST)
     outcomes = {
         (row.uid, row.id): row
@@ -81,7 +81,7 @@ def recorded(
 
 
 def _pass(select: Select, cluster: str, uid: str, sequence: int) -> tuple[Event, SchedulingPassed]:
-    """The pass of which the event ``sequence`` tells: itself, or the outcome of a bind."""
+    """The pass of the event ``sequence``: that event, or the pass behind the outcome of a bind."""
     ((event, fact),) = _passes_and_settled(select, cluster, sequence - 1, sequence)
     if isinstance(fact, BindSettled):
         (passed,) = {one.passed for one in fact.failed if one.uid == uid}
@@ -104,7 +104,7 @@ class Derived(msgspec.Struct, frozen=True):
     """One cycle, derived again. ``node`` "" = no node took the pod."""
 
     node: str
-    #: The nodes that fitted, by plugin their weighted scores.
+    #: The fitting nodes, by plugin their weighted scores.
     nodes: list[str]
     scores: dict[str, list[int]]
     #: By node: the plugins that refuse it, each with its reasons.
@@ -112,10 +112,10 @@ class Derived(msgspec.Struct, frozen=True):
 
 
 def derived(select: Select, cluster: str, one: Recorded) -> Derived:
-    """The whole table of a decision, by today's rules on what was known then.
+    """The whole table of a decision, by today's rules on the state of that time.
 
-    The pods that the pass tried before take their room, as they did, and nodes are held for those that it nominated. Raises
-    AbsentObjectError where the pod did not wait then.
+    The pods tried before in that pass take their room, as they did, and nodes are held for its nominated pods. Raises
+    AbsentObjectError if the pod did not wait then.
     """
     fact = one.fact
     replica = at(select, REACTORS, cluster, fact.after)

@@ -1,8 +1,8 @@
-"""Free SQL against the ledger, without trust in who asks: read-only, one statement, limited in time, memory and size.
+"""Free SQL against the ledger, from untrusted askers: read-only, one statement, limited in time, memory and size.
 
-The query runs in a process of its own (:mod:`deploy.runtime.confined`), since one function of it can take minutes or gigabytes in a
-single step. SQLite: an authorizer allows reading tables and plain functions and nothing else. PostgreSQL: a
-read-only transaction with a statement time-out that is rolled back, by a role that can only read: any other
+The query runs in a process of its own (:mod:`deploy.runtime.confined`), since one function of it can take minutes or
+gigabytes in a single step. SQLite: an authorizer allows reading tables and plain functions and nothing else. PostgreSQL:
+a read-only transaction with a statement time-out, rolled back at the end, by a role with read access only. Any other role
 is refused, as it may reach files and programs of the server.
 
 Source: ``docs/operating.md``.
@@ -26,24 +26,24 @@ from deploy.runtime.ledgers import Located, reader
 #: Most rows of an answer.
 ROWS = 10_000
 
-#: Longest text or blob that a query may build, bytes; memory is bounded with it.
+#: Longest text or blob of a query, bytes; it bounds memory, too.
 LONGEST = 16 * 1024 * 1024
 
-#: Actions that SQLite's authorizer lets pass, by the driver's names.
+#: Actions allowed by SQLite's authorizer, by the driver's names.
 _ALLOWED = ("SQLITE_SELECT", "SQLITE_READ", "SQLITE_FUNCTION", "SQLITE_RECURSIVE")
 #: Functions that read files or load code.
 _REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
 
-#: Memory that a query may take, and the largest answer, bytes.
+#: Memory of a query, and its largest answer, bytes.
 MEMORY = 512 * 1024 * 1024
 LARGEST = 64 * 1024 * 1024
 
-#: Rows that are asked of a server at once, and bytes of text in them.
+#: Rows requested from a server at once, and bytes of text in them.
 PART = 500
 PART_BYTES = 4 * 1024 * 1024
 
-#: Whether the role of this session may do more than read: names what, or nothing.
+#: Rights of this session's role beyond reading, by name; empty for a read-only role.
 _POWERS = """
 SELECT CASE
   WHEN (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN 'is a superuser'
@@ -62,7 +62,7 @@ END
 """
 
 
-#: Functions that take locks of the server, and the locks that this session holds.
+#: Functions that take locks of the server, and the locks of this session.
 _ADVISORY = re.compile(r"pg_\w*advisory", re.IGNORECASE)
 _LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
 
@@ -82,7 +82,7 @@ class RefusedQueryError(SettingsError):
 
 def ask(place: Located, query: str, *, rows: int = ROWS, seconds: float = 5.0) -> Answer:
     """The answer to one query. Raises RefusedQueryError saying why, AbsentLedgerError."""
-    # Who cannot be reached or is not there is told by this process.
+    # This process reports an unreachable or absent ledger.
     reader(place).dispose()
     try:
         found = json.loads(
@@ -118,11 +118,11 @@ def _asked(place: Located, query: str, rows: int, seconds: float) -> bytes:
 
 
 def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) -> bytes:
-    # The driver that the ledger's adapter has loaded: only adapters import one.
+    # The driver loaded by the ledger's adapter: only adapters import one.
     sqlite: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     driver.execute("PRAGMA query_only = 1")
-    # What is sorted counts as memory: no file is written.
+    # Sorting counts as memory: no file is written.
     driver.execute("PRAGMA temp_store = MEMORY")
     driver.setlimit(sqlite.SQLITE_LIMIT_LENGTH, LONGEST)
     driver.setlimit(sqlite.SQLITE_LIMIT_ATTACHED, 0)
@@ -176,11 +176,11 @@ def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) 
             if found := _ADVISORY.search(query):
                 raise RefusedQueryError(f"refused: {found[0]}; only reading is allowed")
             cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
-            # As a cursor it is a query that gives rows; prepared, it is one statement: no COPY, SET or COMMIT.
+            # As a cursor it is a query with rows; prepared, it is one statement: no COPY, SET or COMMIT.
             cursor.execute(f"DECLARE asked NO SCROLL CURSOR FOR {query}", prepare=True)
             cursor.execute("FETCH 0 FROM asked")
             answer = _answer(cursor.description, _fetched(cursor), rows)
-            # A name may be spelled in escapes, or lie in text that another function runs.
+            # A name may be spelled in escapes, or be in text run by another function.
             if cursor.execute(_LOCKS).fetchone()[0]:
                 raise RefusedQueryError("refused: the query takes locks; only reading is allowed")
             return answer
@@ -203,7 +203,7 @@ def _refuse_powers(cursor: Any) -> None:
 
 
 def _fetched(cursor: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows of the server's cursor, as many at a time as are about 4 MB, so that they are never all in memory."""
+    """The rows of the server's cursor, about 4 MB at a time, so they are never all in memory."""
     count = 4
     while found := cursor.execute(f"FETCH {count} FROM asked").fetchall():
         yield from found
@@ -233,7 +233,7 @@ def _answer(description: Any, found: Iterator[Any], rows: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A value that every format can hold: bytes as hexadecimal, decimals as numbers where they are whole."""
+    """A value for every format: bytes as hexadecimal, whole decimals as integers."""
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     if value is None or isinstance(value, bool | int | float | str):
