@@ -1,7 +1,7 @@
-"""What the ledger says of budgets, brought into the trees' journals and the history. Pure.
+"""Budgets of the ledger, written to the trees' journals and the history. Pure.
 
-Webhook processes hold no ledger. They read how a budget burns as a linear function of time, which is
-exact until the next fact; so a meter is written only when the function changed, not when time passes.
+Webhook processes hold no ledger. They read the use of a budget as a linear function of time, exact
+until the next fact. So a meter is written when this function changes, not when time passes.
 
 Source: ``docs/admission.md``.
 """
@@ -22,9 +22,9 @@ Standings = Mapping[tuple[str, str], BudgetStatus]
 
 
 def metered(draft: TreeOverlay, standings: Standings, at_s: int) -> TreeMetered | None:
-    """The meters of ``draft``'s tree which no longer say what the ledger says at ``at_s``; None for none.
+    """The meters of ``draft``'s tree that differ from the ledger's at ``at_s``; None if all agree.
 
-    ``standings``: (quota, key) to how it stands in the period that holds ``at_s``.
+    ``standings``: by (quota, key), the budget's standing in the period of ``at_s``.
     """
     changed = []
     for (quota, key), standing in sorted(standings.items()):
@@ -51,8 +51,8 @@ def judged(
     quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: BudgetStatus,
     rule: Rule, *, last: Phase | None, based_on: int,
 ) -> BudgetJudged | None:  # fmt: skip
-    """What is decided because a budget came to another phase than the ``last`` recorded one (None: none was); None where it is
-    as before. A changed rule changes the phase, too.
+    """The judgement after a budget changed from the ``last`` recorded phase (None: there was none) to another; None without a
+    change. A changed rule changes the phase, too.
     """
     phase = now.phase(rule)
     same_period = before is not None and before.period == now.period
@@ -69,13 +69,13 @@ def judged(
 
 
 def exhaustion_of(fact: BudgetJudged) -> Exhaustion:
-    """The judgement that a fact records, to go on from."""
+    """The judgement recorded in a fact, as the base of the next."""
     period = Period(fact.period_start_s, fact.period_end_s, fact.is_granted)
     return Exhaustion(period, fact.at_s, fact.warned_s, fact.exhausted_s)
 
 
 def _before(state: BudgetState, place: Place) -> tuple[Exhaustion, Phase] | None:
-    """What was judged last: by this process, or before it began, or by another one since."""
+    """The last judgement: by this process, an earlier one, or another one since."""
     kept = (state.kept or {}).get(place)
     recorded = state.newest_judgement(place)
     if recorded is not None and (kept is None or recorded.at_s > kept[0].at_s):
@@ -94,7 +94,7 @@ def evaluated(state: BudgetState, read: LedgerRead) -> Evaluated:
 
 
 def decide(state: BudgetState, trigger: Trigger, policy: None) -> Sequence[BudgetJudged]:
-    """A judgement for each budget whose phase is another than the recorded one, by quota and key."""
+    """A judgement for each budget with another phase than the recorded one, by quota and key."""
     read = trigger.fact
     assert isinstance(read, LedgerRead)
     found = []

@@ -1,4 +1,4 @@
-"""What runs for budgets, in the process that keeps the quota trees and has the ledger: meters and judgements, status, notices."""
+"""The effects of budgets, in the process with the quota trees and the ledger: meters and judgements, status, notices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def effects(adapters: Adapters) -> Effects:
-    """Nothing where there are no trees or no ledger. Raises OSError for a token's file."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    """No effects without trees or without a ledger. Raises OSError for a token's file."""
+    # A question to the reactors needs no effects, and should not pay for the import.
     from bus.notify import tell
     from reactors.budgets.notices import BudgetNotices, telling
     from reactors.budgets.rounds import Metering

@@ -1,7 +1,7 @@
-"""Forecasts of all budgets and limits of a cluster, one at a time and each once an hour, beside who keeps the quotas.
+"""Forecasts of all budgets and limits of a cluster, one at a time and each once an hour, beside the keeper of quotas.
 
-Metrics and the status of quotas show the newest one; nobody who asks waits for one. At most one is worked out in each round: a
-tenth of a second of CPU in ten seconds. Where there are more than 360, each is as old as it takes to come round.
+Metrics and the status of quotas show the newest one, so questions never wait for a forecast. Each round makes at most one: a
+tenth of a second of CPU in ten seconds. With more than 360, each is as old as a full turn takes.
 
 Source: docs/quotas.md ("When a budget will be used up").
 """
@@ -27,7 +27,7 @@ class Forecasts:
         self._made_s: dict[Place, int] = {}
 
     def advance(self, read: LedgerRead) -> None:
-        """Work out the oldest one, if it is older than an hour, and forget those whose quota is gone."""
+        """Make the oldest forecast again, if it is older than an hour, and forget those of deleted quotas."""
         places = dict.fromkeys(_places(read))
         self.of = {place: one for place, one in self.of.items() if place in places}
         due = min(places, key=lambda place: self._made_s.get(place, 0), default=None)
@@ -56,7 +56,7 @@ def _places(read: LedgerRead) -> Iterator[Place]:
     for (quota, key), standing in read.standings.items():
         if standing.period.is_granted:
             yield quota, CASH + key
-    # What quotas below claim counts against a limit, too, and is in no forecast.
+    # Claims of quotas below count against a limit, too, and are in no forecast.
     above = {found.observed.parent for found in read.quotas.values() if found.observed is not None}
     for quota, found in read.quotas.items():
         if quota in above:

@@ -1,4 +1,4 @@
-"""Metrics of forecasts: when budgets will be used up and limits reached. Pure.
+"""Metrics of forecasts: the times at which budgets will be used up and limits reached. Pure.
 
 Source: docs/quotas.md ("When a budget will be used up").
 """
@@ -14,7 +14,7 @@ from reactors.engine.replica import Replica
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
-    """Those of the newest forecasts; a moment that is not within the period, or 92 days, is left out."""
+    """Metrics of the newest forecasts; a time after the period's end, or after 92 days, is left out."""
     state = replica.states[NAME]
     assert isinstance(state, BudgetState)
     known = sorted((place, one) for place, one in state.forecasts.items() if one is not None)

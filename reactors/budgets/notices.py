@@ -1,8 +1,8 @@
-"""ADAPTER: tells of budgets that run out: an Event on the quota's object, and the address of the operator, where there is one.
+"""ADAPTER: reports used-up budgets: an Event on the quota's object, and the address of the operator, if there is one.
 
-A judgement is news when its phase is ``Warned``, ``Exhausted`` or ``GraceOver``. What became of telling is a fact of the
-history, so after a restart nobody is told twice of what was settled; who was told right before a crash may be told again,
-with the same id. Nothing waits for it: what a spent budget refuses or evicts is decided elsewhere.
+A judgement is news when its phase is ``Warned``, ``Exhausted`` or ``GraceOver``. The outcome of a report is a fact of the
+history, so after a restart a settled report is not repeated. A report right before a crash may be repeated,
+with the same id. Nothing waits for it: refusals and evictions for a spent budget are decided elsewhere.
 
 ``record`` and ``body_of`` are pure. Source: ``docs/admission.md``; Kubernetes API reference, events.k8s.io/v1.
 """
@@ -55,7 +55,7 @@ Tell = Callable[[Mapping[str, Any]], Awaitable[Delivery]]
 
 
 def sentence(fact: BudgetJudged) -> str:
-    """What a person reads of it."""
+    """The judgement as a sentence."""
     key = CASH + fact.key
     spent, limit = key_text(key, fact.spent), key_text(key, fact.limit)
     text = f"{spent} of {limit} hours of {fact.key} are spent"
@@ -74,7 +74,7 @@ def sentence(fact: BudgetJudged) -> str:
 
 
 def body_of(event: Event, fact: BudgetJudged) -> Json:
-    """What is said to an address, as JSON values; stamps RFC 3339 UTC in whole seconds, hours as text."""
+    """The body of a report to an address, as JSON values; stamps RFC 3339 UTC in whole seconds, hours as text."""
     key = CASH + fact.key
     return {
         "decision": event.id,
@@ -108,7 +108,7 @@ def record(event: Event, fact: BudgetJudged, uid: str, instance: str) -> Json:
 
 
 class BudgetNotices:
-    """One for a cluster, in the process that keeps. ``tell`` None: there is no address."""
+    """The notices of a cluster, in the keeper's process. ``tell`` None: there is no address."""
 
     def __init__(
         self,
@@ -133,9 +133,9 @@ class BudgetNotices:
         self._settled: set[str] = set()
 
     async def round(self, uids: Mapping[str, str]) -> None:
-        """Tell of everything that nobody was told of. ``uids`` are those of the quotas, by name.
+        """Report every new judgement. ``uids`` are those of the quotas, by name.
 
-        Raises RetryableError where it cannot be said now.
+        Raises RetryableError if a report is impossible now.
         """
         now_us = self._clock.now_us()
         self._settled &= self._state.untold.keys()
@@ -177,7 +177,7 @@ class BudgetNotices:
 
 
 async def telling(notices: BudgetNotices, trees: QuotaTrees) -> None:
-    """Round after round, for ever. A slow receiver holds up nothing but this."""
+    """Round after round, for ever. A slow receiver delays only this task."""
     while True:
         quotas = trees.quotas.items()
         uids = {name: seen.uid for (kind, name), seen in quotas if kind == BUSINESS and seen.spec}

@@ -1,4 +1,4 @@
-"""The budgets reactor: its parts, as the machine runs them. It has no policy: each quota's object says its own rule."""
+"""The budgets reactor: its parts, as the machine runs them. It has no policy: each quota's object has its own rule."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def effects(adapters: Adapters) -> Effects:
-    """What runs for budgets."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    """The effects of budgets."""
+    # A question to the reactors needs no effects, and should not pay for the import.
     from reactors.budgets.effects import effects
 
     return effects(adapters)

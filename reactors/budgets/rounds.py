@@ -43,7 +43,7 @@ from reactors.engine.replica import Replica
 
 #: Between two rounds.
 ROUND_SECONDS = 10.0
-#: Between two looks at whether a quota is new, and how many rounds come early for one that the ledger does not have yet.
+#: Between two checks for a new quota, and the number of early rounds for one that the ledger does not have yet.
 SOON_SECONDS = 0.5
 SOON_ROUNDS = 10
 
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class Metering:
-    """One for a cluster, in the process that keeps. ``writer`` None: no status is written."""
+    """The rounds of a cluster, in the keeper's process. ``writer`` None: no status is written."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class Metering:
                 return
 
     async def round(self) -> None:
-        """Bring everything up to now, once. Not while rows that budgets are read from are being filled: the older ones
-        know nothing of what came since.
+        """Bring everything up to now, once. While rows behind budgets are filled again, it waits: the older rows
+        lack the newest events.
         """
         waits = await asyncio.to_thread(self._filled_parts)
         if waits and waits != self._waits:
@@ -132,7 +132,7 @@ class Metering:
         return state
 
     def _filled_parts(self) -> list[str]:
-        """The parts that a round reads and that are being filled."""
+        """The parts that a round reads and that are in filling."""
         missing = MODEL.missing(self._store.checkpoint(MODEL.version).version)
         return [part.name for part in missing.parts if part.name in _READ]
 
@@ -210,7 +210,7 @@ class Metering:
     def _report(
         self, tree: Tree, node: Node, read: LedgerRead, judged: Evaluated
     ) -> StatusReport | None:
-        """What its object shall say; None where nothing is written."""
+        """The wanted status of its object; None to write nothing."""
         if node.observed is None:
             return None
         if node.kind == BUSINESS:

@@ -1,4 +1,4 @@
-"""What is known of budgets: how far each was judged to be used up, and which judgements nobody was told of."""
+"""The state of budgets: the newest judgement of each, and judgements without a report."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from projections.budgets.forecasts import Forecast
     from projections.quotas import Quota
 
-#: A judgement that is older is no news.
+#: An older judgement is not news.
 FRESH_US = 86_400 * SECOND_US
-#: Phases that somebody is told of.
+#: Phases with a report.
 NEWS = ("Warned", "Exhausted", "GraceOver")
 
 #: (quota, key of cash).
@@ -36,7 +36,7 @@ Evaluated: TypeAlias = "Mapping[Place, tuple[Exhaustion, Phase]]"
 
 
 class LedgerRead(Review, frozen=True):
-    """What the ledger says at ``at_s``, after ``sequence``."""
+    """The ledger's budgets at ``at_s``, after ``sequence``."""
 
     at_s: int
     sequence: int
@@ -60,16 +60,16 @@ class BudgetState(Part):
     reads: ClassVar[tuple[type[Fact], ...]] = (BudgetJudged, NoticeSettled, ClockTicked)
 
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
-        """Nothing of the cluster's state is read."""
+        """Reads nothing of the cluster's state."""
         #: The newest judgements of the history.
         self.judged: dict[Place, BudgetJudged] = {}
-        #: What this process judged since, at its newest look; None: it did not look yet.
+        #: The judgements of this process at its newest look; None: it did not look yet.
         self.kept: Evaluated | None = None
-        #: What this process made of the past, by quota and key, budgets with ``cash/``; None = there is too little of it.
+        #: The forecasts of this process, by quota and key, budgets with ``cash/``; None = the past is too short.
         self.forecasts: Mapping[Place, Forecast | None] = {}
-        #: Budgets that were judged once, and were not there at this process's newest look.
+        #: Budgets with a judgement that were absent at this process's newest look.
         self._taken_away: set[Place] = set()
-        #: By id of the event: judgements that nobody was told of.
+        #: By id of the event: judgements without a report.
         self.untold: dict[str, tuple[Event, BudgetJudged]] = {}
 
     def apply(self, fact: Fact, event: Event) -> None:
@@ -93,7 +93,7 @@ class BudgetState(Part):
             self._taken_away.discard(place)
 
     def keep(self, judged: Evaluated) -> None:
-        """Take in what this process judged; a budget that is not among it was taken away, and begins anew if it comes back."""
+        """Store the judgements of this process. A budget without one was removed, and begins again if it comes back."""
         self.kept = judged
         self._taken_away = self.judged.keys() - judged.keys()
 

@@ -24,7 +24,7 @@ def status_of(
     generation: int,
     forecasts: Mapping[str, Forecast | None] = MappingProxyType({}),
 ) -> Status:
-    """What ``kubectl get`` shall show of a quota. ``standings`` and ``phases`` by key of cash, ``forecasts`` by key."""
+    """The wanted ``kubectl get`` status of a quota. ``standings`` and ``phases`` by key of cash, ``forecasts`` by key."""
     spec = node.observed or node.spec
     shown = sorted(spec.hard)
     budgets = sorted(standings.items())

@@ -1,15 +1,15 @@
 """The culling reactor: at every tick, decides warnings, withdrawals of warnings, stops and restores.
 
-The verdict is :func:`reactors.culling.fusion.evaluate`'s, or that of Kubeflow's culler where the policy wants its rules
-(:mod:`reactors.culling.kubeflow`): those stop without a warning. Here stands what it is asked about and what follows:
+The verdict is :func:`reactors.culling.fusion.evaluate`'s. If the policy asks for Kubeflow's rules, it is its culler's
+(:mod:`reactors.culling.kubeflow`), and stops come without a warning. This module adds the conditions around it:
 
-- A stop needs a warning that stood on the object, also where the policy gives it no time; the API server took it then, so
+- A stop needs an earlier warning on the object, even with a warning time of zero. The API server accepted that warning, so
   its clock has confirmed ours (:mod:`reactors.culling.effectors`).
-- What is decided about a pod waits for its outcome before anything else is; after a refusal it rests ten minutes.
-- A pod whose controller was not seen, or would take other pods with it, is left alone.
-- A decision holds as long as its evidence does, and is overtaken by newer activity, by an exemption and by a snooze.
+- After a decision about a pod, the next one waits for its outcome. After a refusal it rests ten minutes.
+- Pods with an unknown controller, or with one that controls other pods, too, are never stopped.
+- A decision is valid as long as its evidence. Newer activity, an exemption or a snooze overtakes it.
 
-Stops come before warnings, those who are idle longest first, so that limits cut off whoever waits best.
+Stops come before warnings, the longest idle first, so limits postpone the least idle.
 
 Source: docs/architecture.md; docs/culling.md; docs/reliability.md.
 """
@@ -40,19 +40,19 @@ _ORDER = ("cull", "cancel_warning", "warn")
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """A notebook, what holds for it, and the verdict on it at one moment."""
+    """A notebook, its limits, and the verdict on it at one moment."""
 
     pod: Pod
     limits: Limits
     samples: list[Sample]
     verdict: Verdict
     warned: Warned | None
-    #: The newest evidence that may decide; 0 = there is none.
+    #: The newest deciding evidence; 0 = none.
     known_us: int
 
     @property
     def culls_us(self) -> int:
-        """When it will be stopped if nothing happens: by its warning, else by its limit and a whole warning."""
+        """The time of its stop without further activity: by its warning, else by its limit and a whole warning."""
         warning_us = self.limits.warning_seconds * SECOND_US
         if self.warned is None:
             return self.verdict.idle_limit_us + warning_us
@@ -105,7 +105,7 @@ def _by_kubeflow(
     standing: ActiveWarning | None,
     now_us: int,
 ) -> Evaluation:
-    """An owner's exemption holds here, too: whoever comes from Kubeflow has none."""
+    """The verdict of Kubeflow's culler. An owner's exemption counts here, too; Kubeflow's own users have none."""
     culler_pass = view.books.of(pod.namespace, pod.name)
     found = verdict_of(culler_pass, rules, pod.started_us, is_warned=standing is not None)
     if limits.exempt and found.decision == "cull":
@@ -120,14 +120,14 @@ def _by_kubeflow(
 
 
 def decide(view: CullingState, trigger: Trigger, policy: CullingPolicy) -> list[ProposedDecision]:
-    """What follows at one tick. At most one draft for each notebook."""
+    """The decisions at one tick. At most one draft for each notebook."""
     return decide_on(view, trigger, policy, view.notebooks)
 
 
 def decide_on(
     view: CullingState, trigger: Trigger, policy: CullingPolicy, notebooks: Sequence[str]
 ) -> list[ProposedDecision]:
-    """What follows at one tick about these notebooks, as if there were no others."""
+    """The decisions at one tick about these notebooks alone."""
     found = [_restored(id, cull, trigger) for id, cull in view.restores.items()]
     drafts = [draft for uid in notebooks for draft in _drafts(view, trigger, policy, uid)]
     drafts.sort(key=lambda one: (_rank(one), one.numbers["last_activity_us"], one.key))
@@ -146,7 +146,7 @@ def _drafts(
 
 
 def rests(view: CullingState, trigger: Trigger, policy: CullingPolicy) -> Iterator[Rest]:
-    """What is due and waits for an outcome, rests after a refusal, or lacks evidence or an object to stop."""
+    """Due decisions that wait for an outcome, rest after a refusal, or lack evidence or an object to stop."""
     for uid in view.notebooks:
         waits = _waits(view, trigger, uid)
         if waits.reason:
@@ -176,7 +176,7 @@ def _unable(
 
 
 class _Waits(msgspec.Struct, frozen=True):
-    """Why nothing is decided about a notebook now; ``reason`` "" = it may be."""
+    """The reason to decide nothing about a notebook now; ``reason`` "" = decisions are allowed."""
 
     reason: str = ""
     until_us: int = 0
@@ -227,8 +227,8 @@ def _draft(found: Evaluation, uid: str, verb: type[Decision], target: Target) ->
 
 
 def _target(view: CullingState, policy: CullingPolicy, pod: Pod) -> Target | None:
-    """What to stop for a pod. By Kubeflow's rules the Notebook of the pod's name, whatever else controls it; but a warning
-    is taken from where it stands.
+    """The object to stop for a pod. By Kubeflow's rules it is the Notebook of the pod's name, whatever else controls the pod.
+    A warning is withdrawn from the object with the warning.
     """
     if policy.kubeflow is None:
         return view.target(pod)
@@ -241,7 +241,7 @@ def _target(view: CullingState, policy: CullingPolicy, pod: Pod) -> Target | Non
 
 
 def _notebook(view: CullingState, pod: Pod) -> Workload | None:
-    """The Notebook that the pod's name says."""
+    """The Notebook of the pod's name."""
     culler_pass = view.books.of(pod.namespace, pod.name)
     return view.state.workloads.get(culler_pass.uid) if culler_pass is not None else None
 
@@ -257,7 +257,7 @@ def _restored(id: str, cull: Decision, trigger: Trigger) -> ProposedDecision:
 
 
 def overtaken(view: CullingState, decision: Decision, policy: CullingPolicy) -> str:
-    """Why a decision is not right any more by what is known since; "" = it is."""
+    """The reason why newer facts make a decision wrong; "" = it is still right."""
     if decision.is_asked or isinstance(decision, Withdraw):
         return ""
     uid = decision.key
@@ -302,7 +302,7 @@ def _is_same(target: Target | None, other: Target) -> bool:
 
 
 def _snoozed_us(annotations: dict[str, str]) -> int | None:
-    """What the owner's snooze says; None where there is none, or it cannot be read."""
+    """The end of the owner's snooze; None if there is none, or it is unreadable."""
     try:
         return parse_stamp(annotations[SNOOZED_UNTIL])
     except (KeyError, TimestampError):

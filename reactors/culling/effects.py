@@ -1,4 +1,4 @@
-"""Who warns, stops and gives back; and, beside it, who asks notebooks, writes Kubeflow's stamps and tells of warnings."""
+"""The effects of culling: warnings, stops and restores; and, beside them, probes, Kubeflow's stamps and reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def effects(adapters: Adapters) -> Effects:
     """The effects as the settings have them; while culling is off no notebook is asked. Raises OSError for a token's file."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    # A question to the reactors needs no effects, and should not pay for the import.
     from bus.notebooks.memory import HEARTBEAT_US
     from bus.notebooks.prober import ProbeSettings
     from reactors.culling.probing import Prober
@@ -42,7 +42,7 @@ def effects(adapters: Adapters) -> Effects:
 
 
 def effects_by(adapters: Adapters, prober: Prober | None, period_seconds: float) -> Effects:
-    """The effects with a prober that asks every notebook once in a period; None asks none, and lets none be stopped."""
+    """The effects with a prober that probes every notebook once in a period; without a prober, notebooks are never stopped."""
     from bus.notify import tell
     from reactors.culling.effectors import CullEffector, Notices, StampWriter
     from reactors.culling.probing import LastLook

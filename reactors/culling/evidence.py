@@ -1,4 +1,4 @@
-"""Evidence as samples to evaluate: a notebook's row of activity, and a single look. The only place where the words meet."""
+"""Evidence as samples for the verdict: a notebook's row of activity, and a single probe. The only translation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reactors.culling.policy import Limits
 
 
 def samples_of(row: Activity) -> list[Sample]:
-    """One readable sample per source, carrying its newest activity in all; and the newest failure, where that is newer."""
+    """One readable sample per source, with its newest activity in all; and the newest failure, if that is newer."""
     samples = []
     for source, seen in row.sources:
         if seen.ok is not None:

@@ -1,15 +1,15 @@
-"""Bursar's own rule: activity is the newest evidence of any source, and what is not known is never idle.
+"""Bursar's own rule: activity is the newest evidence of any source, and unknown is never idle.
 
 1. Only readable samples of this run count, from its start on; activity never moves backwards within a run.
-2. A busy kernel is active when it was observed, however old its own stamp; a kernel that is starting is so for a
-   grace, after which only the start of its starting counts. A stamp too far ahead is clamped to its observation.
-3. No fresh readable sample, none but of supporting sources (which may only protect), none of the required one, or a
-   primary source that was asked and could not be read: unknown. Nothing is warned or stopped, and somebody is told.
-4. Exempt, promised until a day, too young: kept.
-5. At the limit (``>=``) it is warned, and stopped when the warning is over and fresh evidence still says idle. While a
-   browser is connected the longer limit for presence holds.
+2. A busy kernel is active at its observation, however old its own stamp. A starting kernel is active for a
+   grace; after it, only the begin of its start counts. A stamp too far ahead is clamped to its observation.
+3. The verdict is unknown in four cases: no fresh readable sample; samples of supporting sources only (these only protect);
+   none of the required source; or an unreadable primary source. Then nothing is warned or stopped, and a metric reports it.
+4. Exempt, kept until a date, too young: kept.
+5. At the limit (``>=``) it is warned, and stopped when the warning is over and fresh evidence still shows it idle. While a
+   browser is connected, the longer limit for presence counts.
 6. Activity after an idle warning voids it. A warning about age is void only when age is no reason any more, and
-   neither kind stands in for the other.
+   neither kind replaces the other.
 7. A snooze moves the stop, by no more than its cap in all. In quiet hours nothing is warned or stopped.
 
 Source: docs/culling.md; docs/reliability.md. Times are microseconds UTC since 1970.
@@ -32,7 +32,7 @@ Reason = Literal["idle", "max_age"]
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source said of a notebook at one moment. Only ``ok`` samples carry the rest."""
+    """The answer of one source about a notebook at one moment. Only ``ok`` samples carry the rest."""
 
     source: str
     observed_us: int
@@ -40,14 +40,14 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     busy: bool = False
     #: The source's own stamp of the last activity; None = it names none.
     active_us: int | None = None
-    #: Since when a kernel is starting that nobody is connected to.
+    #: The begin of a kernel's start, if it was never connected to.
     starting_since_us: int | None = None
     #: A browser held a connection open.
     connected: bool = False
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """A warning that is out. ``snoozed_until_us`` None = nobody asked for more time."""
+    """An active warning. ``snoozed_until_us`` None = no request for more time."""
 
     at_us: int
     reason: Reason
@@ -55,14 +55,14 @@ class Warned(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is to be done with a notebook now, the stable reason token, and the numbers behind it."""
+    """The next step for a notebook, the stable reason token, and the numbers behind it."""
 
     decision: Literal["keep", "warn", "cancel_warning", "cull", "unknown"]
     reason: str
     last_activity_us: int
-    #: The source that was active last, or ``running_since``.
+    #: The source with the newest activity, or ``running_since``.
     last_source: str
-    #: When the notebook is idle by its limit, if nothing happens.
+    #: The time at which the notebook is idle by its limit, without further activity.
     idle_limit_us: int
 
 
@@ -74,9 +74,9 @@ def evaluate(
     limits: Limits,
     now_us: int,
 ) -> Verdict:
-    """The verdict on one notebook at ``now_us``; the same whatever the order of the evidence.
+    """The verdict on one notebook at ``now_us``; the same for every order of the evidence.
 
-    Equal stamps of two sources name the source that comes first in the alphabet.
+    Of two sources with equal stamps, the alphabetically first is named.
     """
     known = [s for s in evidence if s.outcome == "ok" and s.observed_us >= running_since_us]
     active_us, source = last_activity(known, running_since_us, limits)
@@ -95,7 +95,7 @@ def evaluate(
 def last_activity(
     known: Sequence[Sample], running_since_us: int, limits: Limits
 ) -> tuple[int, str]:
-    """The newest activity of readable samples of this run and who saw it; the run's start when there is none."""
+    """The newest activity in readable samples of this run, and its source; without one, the run's start."""
     newest = max(
         ((_active_us(sample, limits), sample.source) for sample in known),
         key=lambda found: found[0],
@@ -110,7 +110,7 @@ _NEVER = -(2**62)
 
 
 def _active_us(sample: Sample, limits: Limits) -> int:
-    """When this sample says that somebody or something was active."""
+    """The newest activity in this sample."""
     observed = sample.observed_us
     if sample.busy:
         return observed
@@ -125,7 +125,7 @@ def _active_us(sample: Sample, limits: Limits) -> int:
 
 
 def _due(running_since_us: int, idle_us: int, limits: Limits, now_us: int) -> list[Reason]:
-    """The reasons for a stop that hold now, the one about activity first."""
+    """The current reasons for a stop, the one about activity first."""
     due: list[Reason] = ["idle"] if now_us >= idle_us else []
     age_us = now_us - running_since_us
     if limits.max_age_seconds is not None and age_us >= limits.max_age_seconds * SECOND_US:
@@ -161,14 +161,14 @@ def _step(
 
 
 def are_enough(sources: Set[str], asked: Set[str], limits: Limits) -> bool:
-    """Whether to decide by these readable sources, when ``asked`` are all that were tried, these included."""
+    """Whether these readable sources suffice for a decision. ``asked``: all tried sources, these included."""
     if limits.required_source is not None:
         return limits.required_source in sources
     return asked & limits.primary_sources <= sources and bool(sources - limits.supporting_sources)
 
 
 def _stands(warned: Warned, due: Sequence[Reason], active_us: int) -> bool:
-    """Whether a warning is still about what is due: nothing happened since, or its subject is age."""
+    """Whether a warning still has its reason: without activity since, or because of age."""
     return warned.reason in due and (warned.reason == "max_age" or active_us <= warned.at_us)
 
 

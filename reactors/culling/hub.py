@@ -1,7 +1,7 @@
-"""One pass of jupyterhub-idle-culler over the hub's users: which DELETE requests it makes.
+"""The DELETE requests of one pass of jupyterhub-idle-culler over the hub's users.
 
-Which users a hub answers with (its ``state`` filter) changes nothing here: a user it leaves out has no server that could
-be stopped, and cannot be deleted either.
+A hub's ``state`` filter may leave users out. This changes nothing here: a user left out has no server to
+stop, and cannot be deleted either.
 
 Source: docs/culling.md (jupyterhub-idle-culler 2.0.0 at 8e625a4).
 """
@@ -64,7 +64,7 @@ class HubRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 def hub_requests(
     users: Sequence[HubUser], *, options: HubOptions, stop_status: int, now_us: int
 ) -> list[HubRequest]:
-    """The requests of one pass. ``stop_status``: what the hub answers to the stop of a server.
+    """The requests of one pass. ``stop_status``: the hub's answer to the stop of a server.
 
     Only 2xx other than 202 (slow to stop) counts as stopped, and only users without a running server are deleted.
     """

@@ -1,7 +1,7 @@
-"""Metrics of culling: those that Kubeflow's notebook controller names, and the verdicts. Pure.
+"""Metrics of culling: those of Kubeflow's notebook controller by their names, and the verdicts. Pure.
 
-Kubeflow's own pair about culling can never be seen there, and its ``notebook_running`` counts stopped ones and keeps the
-last value of a namespace that is gone (docs/culling.md); here they are what their names say.
+In Kubeflow, its own pair about culling never appears, and its ``notebook_running`` counts stopped ones and keeps the
+last value of a deleted namespace (docs/culling.md). Here their values match their names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ADAPTER: asks every notebook of a cluster, period after period, and says what was answered.
+"""ADAPTER: probes every notebook of a cluster, period after period, and publishes the answers.
 
-Which pods are notebooks is known from the history. The address and the port of each are read from the API server, anew
-for each version of the pod, so nothing is ever asked of an address that a pod has not any more for longer than a watch
-is behind.
+The list of notebooks comes from the history. The address and the port of each are read from the API server, again
+for each version of the pod. So a stale address of a pod is probed at most for as long as a watch is
+behind.
 
 Source: docs/reliability.md; :mod:`bus.notebooks`.
 """
@@ -50,11 +50,11 @@ EXPORTERS = (
     ("app.kubernetes.io/name", "dcgm-exporter"),
     ("app", "nvidia-dcgm-exporter"),
 )
-#: Kinds below which a pod may get its namespace's token.
+#: Kinds whose pods may get their namespace's token.
 TRUSTED_KINDS = frozenset({"Notebook", "StatefulSet"})
-#: What is wrong with one pod, and says nothing of the others.
+#: Errors of one pod, without effect on the others.
 UNREADABLE = (NotFoundError, MalformedJsonError, ObservationError, RequestRefusedError)
-#: Pods that are read from the API server at once.
+#: Concurrent reads of pods from the API server.
 AT_ONCE = 16
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ Json = dict[str, Any]
 
 
 class Objects(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -71,7 +71,7 @@ class Objects(Protocol):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What a version of a pod was read as, while it had this token and this exporter."""
+    """The reading of one version of a pod, with the token and the exporter of that time."""
 
     version: str
     token: str
@@ -80,11 +80,11 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Prober:
-    """Asks the notebooks that ``view`` knows.
+    """Probes the notebooks of ``view``.
 
-    ``tokens`` by namespace pattern: a pod gets the first that fits, if it is below a Notebook or StatefulSet that was
-    seen and not on the network of its node. Only pods of ``exporter_namespaces`` are asked for GPUs; where two of a node
-    say that they are its exporter, neither is. ``kubeflow``: Notebooks are asked as Kubeflow's culler asks them.
+    ``tokens`` by namespace pattern: a pod gets the first that fits, if it is controlled by an observed Notebook or StatefulSet
+    and not on the network of its node. Only pods of ``exporter_namespaces`` are asked for GPUs. If two pods of a node
+    claim to be its exporter, neither is used. ``kubeflow``: Notebooks are probed as by Kubeflow's culler.
     ``ask``: in the place of HTTP, for simulations.
     """
 
@@ -117,7 +117,7 @@ class Prober:
         self._known: dict[str, _Known] = {}
 
     async def run(self, period_seconds: float) -> None:
-        """Round after round, for ever; a round that takes longer than a period is followed at once."""
+        """Round after round, for ever. After a round longer than a period, the next starts at once."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -128,7 +128,7 @@ class Prober:
             await asyncio.sleep(max(0.0, began + period_seconds - loop.time()))
 
     async def round(self) -> int:
-        """Ask every notebook once, and publish what is news; how many were asked."""
+        """Probe every notebook once, and publish news. Returns the number of probed notebooks."""
         pods = [pod for pod in self._view.pods() if pod.is_running and self._asks(pod)]
         exporters = await self._exporters({pod.node for pod in pods})
         slots = asyncio.Semaphore(AT_ONCE)
@@ -147,7 +147,7 @@ class Prober:
         return len(peers)
 
     async def look(self, uid: str) -> tuple[int, tuple[Evidence, ...]]:
-        """What a notebook says now, and when; nothing of one that was not asked before."""
+        """A notebook's current answers, and their time; empty for one that was not probed before."""
         known = self._known.get(uid)
         if known is None or known.peer is None:
             return self._clock.now_us(), ()
@@ -191,7 +191,7 @@ class Prober:
         return msgspec.structs.replace(peer, token=token, exporter=exporter)
 
     async def _exporters(self, nodes: set[str]) -> dict[str, str]:
-        """Node to the address of its GPU exporter; none where two pods of a node say that they are it."""
+        """Node to the address of its GPU exporter; left out if two pods of a node claim to be it."""
         candidates: dict[str, list[Pod]] = {}
         for pod in self._view.pods():
             is_exporter = any(pod.labels.get(key) == value for key, value in EXPORTERS)
@@ -244,7 +244,7 @@ class LastLook:
         self._prober = prober
 
     async def __call__(self, decision: Decision) -> str:
-        """Why it must not be stopped, a token; "" = nothing speaks against it."""
+        """A reason token against the stop; "" = none."""
         if self._prober is None:
             return "unreadable"
         observed_us, evidence = await self._prober.look(decision.key)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def effects(adapters: Adapters) -> Effects:
-    """What runs for culling."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    """The effects of culling."""
+    # A question to the reactors needs no effects, and should not pay for the import.
     from reactors.culling.effects import effects
 
     return effects(adapters)
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
-    """What a scraper sees of it."""
+    """Its metrics for a scraper."""
     from reactors.culling.metrics import figures
 
     return figures(replica)

@@ -1,12 +1,12 @@
 """Simulates cullers on recorded probes: culls, hours saved, and culls that a user would have noticed.
 
-Of Bursar's own rules :mod:`reactors.lab` says it, of those of others :mod:`reactors.culling.alike`.
+:mod:`reactors.lab` simulates Bursar's own rules, :mod:`reactors.culling.alike` those of other cullers.
 
-- **Gaps.** A span without a readable look that is longer than evidence lasts is a gap, and what happened in it is unknown: it
+- **Gaps.** A span without a readable probe is a gap, if it is longer than evidence is valid. Activity in it is unknown, so it
   is never counted as saved.
-- **Saved** is from a cull to the next activity on record, or to the notebook's last look: less than what a real stop saves,
-  since nobody would have kept the machine for that activity.
-- **Touched again** within the given time after its cull means that a user would have found it gone: a false cull. The
+- **Saved** is the time from a cull to the next recorded activity, or to the notebook's last probe. A real stop saves more:
+  without the activity, its machine would stay free.
+- **Touched again** within the given time after its cull: a user would have missed the notebook. This is a false cull. The
   simulation goes on from there as from a restart.
 
 Source: docs/culling.md. Times in microseconds UTC.
@@ -31,7 +31,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cull(msgspec.Struct, frozen=True):
-    """One notebook that would have been stopped. ``again_us`` None = nothing happened there any more."""
+    """One simulated stop of a notebook. ``again_us`` None = it had no activity after it."""
 
     uid: str
     at_us: int
@@ -42,7 +42,7 @@ class Cull(msgspec.Struct, frozen=True):
 
 
 class Simulation(msgspec.Struct, frozen=True):
-    """What would have been. ``unknown_us``: the length of all gaps together; None of rules that know what they do not know."""
+    """The result of a simulation. ``unknown_us``: the length of all gaps; None for rules that handle gaps themselves."""
 
     culls: tuple[Cull, ...]
     notebooks: int
@@ -56,7 +56,7 @@ class Simulation(msgspec.Struct, frozen=True):
         return sum(cull.saved_us for cull in self.culls)
 
     def touched_within(self, seconds: int) -> int:
-        """Culls after which somebody came back within this time."""
+        """Culls followed by a user's return within this time."""
         return sum(
             cull.again_us is not None and cull.again_us - cull.at_us <= seconds * SECOND_US
             for cull in self.culls
@@ -75,13 +75,13 @@ class Run:
         self.saved_us = 0
 
     def restart(self, at_us: int) -> None:
-        """Nothing before ``at_us`` counts any more."""
+        """Ignore everything before ``at_us``."""
         self.since_us = self.active_us = at_us
         self.warned = None
 
 
 def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> Look | None:
-    """A recorded fact as a look; None when no source was readable that may decide."""
+    """A recorded fact as a look; None without a readable deciding source."""
     samples = [
         Sample(
             source=evidence.source,
@@ -102,13 +102,13 @@ def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> Look | None:
 
 
 def watched(run: Run, at_us: int, span_us: int, culls: list[Cull]) -> None:
-    """A stopped notebook at another look: time saved since the one before, up to the activity that ends it."""
+    """A stopped notebook at another probe: time saved since the one before, up to the activity that ends it."""
     if run.cull is None:
         return
     if run.active_us <= run.cull.at_us:
         run.saved_us += span_us
         return
-    # A look tells of what was before it: what lies between was not saved.
+    # A probe reports the time before it: the span between the two was not saved.
     run.saved_us += max(0, span_us - max(0, at_us - run.active_us))
     culls.append(ended(run.cull, run.saved_us, run.active_us))
     run.cull, run.saved_us = None, 0
@@ -116,5 +116,5 @@ def watched(run: Run, at_us: int, span_us: int, culls: list[Cull]) -> None:
 
 
 def ended(cull: Cull, saved_us: int, again_us: int | None = None) -> Cull:
-    """The cull with what it saved, and when somebody came back."""
+    """The cull with its saved time, and the time of the user's return."""
     return msgspec.structs.replace(cull, saved_us=saved_us, again_us=again_us)

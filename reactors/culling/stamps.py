@@ -1,13 +1,13 @@
-"""Kubeflow's two stamps on Notebooks: what they shall say, and when that is worth a write. Pure.
+"""Kubeflow's two stamps on Notebooks: their values, and the times of their writes. Pure.
 
-By Bursar's own rules ``last-activity`` is the newest evidence of any source, the start of the run where there is none, and
-the check stamp is the moment of the write. Both are written where either is missing; else when the activity moved by a
-minute or more, which is what the web UI shows, and no sooner than a check period after the write before. So a notebook that
-nobody uses costs no write, and one in use costs one in each period. What is unknown is not written.
+By Bursar's own rules ``last-activity`` is the newest evidence of any source, else the start of the run, and
+the check stamp is the moment of the write. Both are written if either is missing. Later, they are written when the activity
+moved by a minute or more (the precision of the web UI), at most once in a check period. So an unused notebook costs no write,
+and one in use costs one in each period. Unknown activity is not written.
 
-By Kubeflow's rules they are what its culler would have written, at each pass; its rules go by them.
+By Kubeflow's rules they equal its culler's own, at each pass; its rules read them.
 
-Of a Notebook that is stopped, or has no pod, both are taken away: who starts it again starts a new idle period.
+On a Notebook that is stopped, or has no pod, both are removed: a restart begins a new idle period.
 
 Source: docs/culling.md.
 """
@@ -26,7 +26,7 @@ from reactors.culling.decide import evaluated
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import CullingState
 
-#: What the web UI tells apart.
+#: The precision of the web UI.
 VISIBLE_US = 60 * SECOND_US
 #: A Notebook may be seen so long before its pod, at a first start.
 GRACE_US = 60 * SECOND_US
@@ -34,7 +34,7 @@ _STAMPS = (LAST_ACTIVITY, CHECKED_AT)
 
 
 class Stamping(msgspec.Struct, frozen=True):
-    """What one Notebook shall carry: both stamps, or neither where ``last_activity`` is ""."""
+    """The wanted stamps of one Notebook: both, or neither if ``last_activity`` is ""."""
 
     uid: str
     namespace: str
@@ -46,7 +46,7 @@ class Stamping(msgspec.Struct, frozen=True):
 
 
 def changes(stamping: Stamping, have: Mapping[str, str]) -> dict[str, str | None]:
-    """The annotations to write on a Notebook that has these; None = to take away, {} = nothing to write."""
+    """The annotations to write on a Notebook with these; None = to remove, {} = nothing to write."""
     if not stamping.last_activity or STOPPED in have:
         return {key: None for key in _STAMPS if key in have}
     both: dict[str, str | None] = {
@@ -68,7 +68,7 @@ def changes(stamping: Stamping, have: Mapping[str, str]) -> dict[str, str | None
 
 
 def stampings(view: CullingState, policy: CullingPolicy, now_us: int) -> list[Stamping]:
-    """Every Notebook that has something to be written by what is known of it."""
+    """Every Notebook that needs a write, by its known state."""
     known = view.state.workloads
     objects = (known[uid] for uid in view.books.uids() if uid in known)
     found = (one for notebook in objects for one in _wanted(view, policy, notebook, now_us))

@@ -1,9 +1,9 @@
-"""What culling knows beside the state of the cluster: the activity of notebooks, warnings and stops.
+"""Culling's state beside that of the cluster: the activity of notebooks, warnings and stops.
 
-A pod is a notebook once it was looked at as one (``notebook.sampled``); a new pod is a new run and inherits nothing.
+A pod is a notebook after its first probe as one (``notebook.sampled``). A new pod is a new run and inherits nothing.
 
-A warning counts from the moment at which it stood on the object, as its outcome says, so a stop never follows one that
-nobody could see. After a jump of the clock all warnings are void: how long they stood is unknown.
+A warning counts from its first moment on the object, as its outcome reports it. So a stop never follows an invisible
+warning. After a jump of the clock all warnings are void: the time of their display is unknown.
 
 Source: docs/architecture.md; :mod:`reactors.culling.fusion` has the rules.
 """
@@ -49,23 +49,23 @@ from reactors.engine.interlocks import JUMP_US
 
 NAME = "culling"
 NOTEBOOK = "Notebook"
-#: After a refusal, so long nothing is tried on that notebook.
+#: Pause on a notebook after a refusal.
 REST_US = 600 * SECOND_US
 #: Stops that can be undone.
 UNDONE_KEPT = 10_000
 
 
 class ActiveWarning(msgspec.Struct, frozen=True):
-    """A warning that stands on its object since ``at_us``."""
+    """A warning on its object since ``at_us``."""
 
     at_us: int
     decision: Decision
-    #: It was tried to tell somebody outside, with or without success.
+    #: A report to the operator's address was tried, with or without success.
     is_told: bool = False
 
 
 class SavedWarning(msgspec.Struct):
-    """What a snapshot holds of a warning."""
+    """A warning in a snapshot."""
 
     at_us: int
     decision: SavedDecision
@@ -73,7 +73,7 @@ class SavedWarning(msgspec.Struct):
 
 
 class SavedCulling(msgspec.Struct):
-    """What a snapshot holds of culling."""
+    """The state of culling in a snapshot."""
 
     activity: dict[str, Activity]
     images: dict[str, str]
@@ -105,17 +105,17 @@ class CullingState(Part):
         self.images: dict[str, str] = {}
         self.warned: dict[str, ActiveWarning] = {}
         self.stopped: dict[str, Decision] = {}
-        #: What was decided about a pod and has no outcome yet; it outlives the pod.
+        #: Decisions about a pod without an outcome yet; they outlive the pod.
         self.awaited: dict[str, Decision] = {}
-        #: Until when nothing is tried, because it was refused.
+        #: The end of the pause after a refusal.
         self.rests_until_us: dict[str, int] = {}
-        #: Culls that were done, by their id, and those that shall be undone.
+        #: Finished culls, by their id, and those to undo.
         self.culls: dict[str, Decision] = {}
         self.restores: dict[str, Decision] = {}
-        #: (namespace, name) of what was stopped: how often, and when last.
+        #: By (namespace, name): the number of stops, and the time of the last.
         self.counts: dict[tuple[str, str], tuple[int, int]] = {}
         self.ticked_us = 0
-        #: What Kubeflow's culler knows.
+        #: The passes of Kubeflow's culler.
         self.books = CullerPasses()
 
     def apply(self, fact: Fact, event: Event) -> None:
@@ -133,25 +133,25 @@ class CullingState(Part):
 
     @property
     def warnings(self) -> dict[str, SavedWarning]:
-        """What a snapshot holds of the warnings."""
+        """The warnings in a snapshot."""
         return {
             uid: SavedWarning(one.at_us, SavedDecision.of(one.decision), one.is_told)
             for uid, one in self.warned.items()
         }
 
     def restore(self, saved: SavedCulling) -> None:
-        """Become what was saved, in a new state."""
+        """Load a snapshot into a new state."""
         super().restore(saved)
         self.warned = {
             uid: ActiveWarning(one.at_us, one.decision.decision, one.is_told)
             for uid, one in saved.warnings.items()
         }
 
-    # what was seen
+    # observations
 
     def _sampled(self, fact: NotebookSampled, event: Event) -> None:
         if self.pod(fact.uid) is None:
-            # It ended while it was looked at; nothing would ever clear this away.
+            # The pod ended during its probe; an entry would never be removed.
             return
         self.activity[fact.uid] = activity.fold(self.activity.get(fact.uid), fact, event)
         self.images[fact.uid] = fact.image
@@ -186,11 +186,11 @@ class CullingState(Part):
             known.pop(pod.uid, None)
         self.rests_until_us.pop(pod.uid, None)
 
-    # what was decided, and became of it
+    # decisions and their outcomes
 
     def _own(self, fact: Fact, event: Event) -> None:
         if isinstance(fact, PolicyChanged) and fact.reactor == NAME:
-            # What a shadow did, nobody has seen.
+            # Users saw nothing of a shadow's effects.
             self.books.begin(_rules(fact))
             self.warned = {u: one for u, one in self.warned.items() if not one.decision.is_shadow}
             self.stopped = {u: one for u, one in self.stopped.items() if not one.is_shadow}
@@ -246,7 +246,7 @@ class CullingState(Part):
 
     @property
     def notebooks(self) -> list[str]:
-        """Every live pod that was looked at as a notebook, in the order of the uids."""
+        """Every live pod with a notebook probe, in the order of the uids."""
         return sorted(uid for uid in self.activity if self.pod(uid) is not None)
 
     def pod(self, uid: str) -> Pod | None:
@@ -259,13 +259,13 @@ class CullingState(Part):
         return (pod for pod in self.state.pods.values() if not pod.is_ended)
 
     def team(self, pod: Pod) -> str:
-        """Whose a pod is, by its own label or its namespace's; "" for nobody's."""
+        """The team of a pod, by its own label or its namespace's; "" without one."""
         namespace = self.state.namespaces.get(pod.namespace)
         return pod.team or (namespace.team if namespace is not None else "")
 
     def target(self, pod: Pod) -> Target | None:
-        """What to stop for this pod: the end of its chain. None where that was not seen, is of a kind that is not
-        stopped, or controls other pods, too: they would go with it.
+        """The object to stop for this pod: the end of its chain. None if that was not observed, is of a kind that cannot be
+        stopped, or controls other pods, too.
         """
         chain = self.state.chain(pod.owner)
         if chain is None:
@@ -278,7 +278,7 @@ class CullingState(Part):
         return Target(top.kind, top.namespace, top.name, top.uid, pod.node)
 
     def pods_below(self, uid: str) -> set[str]:
-        """The live pods that an object controls, through others. Objects may control each other: users write it."""
+        """The live pods controlled by an object, directly or through others. Users may create cycles of controllers."""
         found, seen, following = set[str](), {uid}, [uid]
         while following:
             below = self.state.index.owned[following.pop()] - seen
@@ -288,14 +288,14 @@ class CullingState(Part):
         return found
 
     def annotations(self, pod: Pod) -> dict[str, str]:
-        """Those of the pod and of all that controls it; what stands further up counts."""
+        """The annotations of the pod and of all its controllers; the upper ones win."""
         merged = dict(pod.annotations)
         for one in self.state.chain(pod.owner) or ():
             merged |= one.annotations
         return merged
 
 
-#: Kinds that are stopped and started again by their own means; a pod without a controller is evicted.
+#: Kinds with their own means of stop and start; a pod without a controller is evicted.
 STOPPED_KINDS = frozenset({"Notebook", "StatefulSet", "Deployment"})
 
 

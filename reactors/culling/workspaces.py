@@ -1,6 +1,6 @@
-"""The rules of Kubeflow Notebooks 2.0: when to probe, what a script's output means, when to pause.
+"""The rules of Kubeflow Notebooks 2.0: the times of probes, the meaning of a script's output, and pauses.
 
-Kept beside Bursar's own because people bring such rule lists along. It pauses only right after a probe that succeeded;
+Kept beside Bursar's own rules for clusters with such rule lists. It pauses only right after a successful probe;
 times are Unix milliseconds as on its status object, and 0 is unknown.
 
 Source: docs/culling.md (kubeflow/notebooks, branch notebooks-v2 at 8b610577, workspaces/controller/internal).
@@ -59,11 +59,11 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """Whose notebooks a rule is about; both selectors must hold, a missing one always does."""
+    """The notebooks of a rule; both selectors must match, a missing one always does."""
 
     #: Over the labels of the namespace.
     namespace: Selector | None = None
-    #: Over the labels of the size option that the workspace uses.
+    #: Over the labels of the workspace's size option.
     size: Selector | None = None
 
 
@@ -93,9 +93,9 @@ def pause_decision(
     now_ms: int,
     fresh_probe: bool,
 ) -> PauseDecision:
-    """What the first rule says that matches and is about pausing. ``fresh_probe``: one succeeded in this very pass.
+    """The result of the first matching rule about pausing. ``fresh_probe``: one succeeded in this very pass.
 
-    Raises SelectorError for an invalid selector of a rule that is reached; later rules are not looked at.
+    Raises SelectorError for an invalid selector of a reached rule. Later rules are not evaluated.
     """
     rule = _first(rules, namespace_labels, size_labels)
     if rule is None or not rule.pause:
@@ -143,7 +143,7 @@ def probe_due_after_ms(
 
 
 class ScriptActivity(msgspec.Struct, frozen=True):
-    """What a probe script said: active when it ended, nothing new, active ``at`` a time, or nothing readable."""
+    """The result of a probe script: active when it ended, nothing new, active ``at`` a time, or unreadable."""
 
     result: Literal["active", "unchanged", "at", "failure"]
     last_activity_ms: int | None = None

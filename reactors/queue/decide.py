@@ -1,18 +1,19 @@
 """The workloads in a queue that may start now. Pure.
 
-The *head* of a queue is the first that does not fit. Strict: nobody passes it. Back-fill: a later one passes it
+The *head* of a queue is the first workload that does not fit. Strict: later workloads wait behind it. Back-fill: a later
+workload passes it
 
-- with a deadline, if it must be over before the head could start by the deadlines of what runs, and before the head has
+- with a deadline, if it ends before the head could start by the deadlines of running workloads, and before the head has
   waited ``maxHeadDelay``;
-- without one, until the head has waited ``maxHeadDelay``; it is taken back then (:func:`decide_returns`) if the
+- without a deadline, until the head has waited ``maxHeadDelay``. Then it is taken back (:func:`decide_returns`) if the
   head would fit without it.
 
-So the head starts at most ``maxHeadDelay`` later than it would have without back-fill: from then on nothing that
-passed it holds anything which it needs. The second bound on deadlines is what makes that true where others end
-earlier than theirs: the head could start then, and what passed it would still run. (Refused: no taking back. How long
-a workload without a deadline will run is unknown, so no promise about the head would hold.)
+So back-fill delays the head's start by at most ``maxHeadDelay``. After this delay, no workload that
+passed the head holds quota needed by it. The second bound on deadlines covers early ends of other workloads: the
+head could start then, while the passing workload would still run. (Refused: no taking back. The run time of
+a workload without a deadline is unknown, so no promise about the head would hold.)
 
-A release is an ask like any other, decided by the same rules; all keys fit, or nothing is charged.
+A release is a request like any other, decided by the same rules: all keys fit, or nothing is charged.
 
 Source: EASY back-fill (Lifka 1995) for the head's earliest start.
 """
@@ -30,7 +31,7 @@ from projections.quota_trees import Node, TreeOverlay, charged
 from reactors.admission.deciding.decide import covers, decide
 from reactors.queue.shape import Running, Waiting, ordered
 
-#: Reasons that pass by themselves; what is refused for another one waits for a person, and keeps nobody waiting.
+#: Reasons that pass by themselves. A workload refused for another reason waits for a person, and blocks no other.
 PASSING = frozenset({"over-quota", "budget-exhausted"})
 
 #: How many of a queue are looked at in one pass; the others come when these have gone.
@@ -38,7 +39,8 @@ DEPTH = 1_000
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first that does not fit. ``starts_us``: when it could by the deadlines of what runs; None = unknown."""
+    """The first workload that does not fit. ``starts_us``: its possible
+    start by the deadlines of running workloads; None = unknown."""
 
     uid: str
     starts_us: int | None
@@ -57,10 +59,9 @@ def decide_releases(
     most: int = DEPTH,
     window: int = 0,
 ) -> list[AdmissionDecided]:
-    """Who of one quota's ``waiting`` starts now, in order, at most ``most``; each is added to ``draft``.
+    """Those of one quota's ``waiting`` workloads that start now, in order, at most ``most``; each is added to ``draft``.
 
-    ``window``: what each release records. ``running``: what holds something of the quota; only asked about where back-fill
-    needs it.
+    ``window``: recorded in each release. ``running``: the holders of the quota; only read for back-fill.
     """
     releases: list[AdmissionDecided] = []
     head: Head | None = None
@@ -96,13 +97,13 @@ def _may_pass(one: Waiting, head: Head, now_us: int) -> bool:
 
 
 def could_start_us(draft: TreeOverlay, head: Waiting, running: Iterable[Running]) -> int | None:
-    """When enough of what runs has come to its deadline for ``head`` to fit; None where that never happens."""
+    """The time at which enough deadlines have passed for ``head`` to fit; None if that never happens."""
     node = draft.node(head.request.quota)
     if node is None:
         return None
     missing = _missing(draft, node, head)
     if not missing:
-        # Something else is in its way, a spent budget say: no end of what runs helps.
+        # Another obstacle, for example a spent budget: ends of running workloads do not help.
         return None
     ending = [(one.ends_us, one.charge) for one in running if one.ends_us is not None]
     for ends_us, charge in sorted(ending, key=lambda end: end[0]):
@@ -134,10 +135,10 @@ def decide_returns(
     running: Iterable[Running],
     now_us: int,
 ) -> list[str]:
-    """Who has to stop and wait again, by uid: the last of those that passed the head, until it fits.
+    """The uids of workloads that must stop and wait again: the last of those that passed the head, until the head fits.
 
-    ``running`` in the order of release; what has a deadline is over in time by itself. Nobody, while the head has not
-    waited ``maxHeadDelay``, or where it would not fit without them either.
+    ``running`` in the order of release. Workloads with a deadline end in time by themselves. Empty before the head has
+    waited ``maxHeadDelay``, and if it would not fit even then.
     """
     delay_us = queue.max_head_delay_seconds * SECOND_US
     if not delay_us:
@@ -166,9 +167,9 @@ def decide_returns(
 def _head(
     draft: TreeOverlay, waiting: Iterable[Waiting], now_us: int
 ) -> tuple[Waiting | None, str]:
-    """The first that does not fit for a reason that passes by itself, and the reason.
+    """The first workload that does not fit for a reason that passes by itself, and the reason.
 
-    Nobody, where one before it fits: that one starts first.
+    None if one before it fits: that one starts first.
     """
     for one in ordered(waiting)[:DEPTH]:
         if not covers(draft, one.request):
@@ -181,5 +182,5 @@ def _head(
 
 
 def _without(missing: dict[str, int], charge: dict[str, int]) -> dict[str, int]:
-    """What is still missing when ``charge`` is given back."""
+    """The amounts still missing after ``charge`` is returned."""
     return {key: n - charge.get(key, 0) for key, n in missing.items() if n > charge.get(key, 0)}

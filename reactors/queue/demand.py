@@ -1,9 +1,9 @@
 """Unmet demand: refused requests and queued workloads count when an elastic tree divides its capacity.
 
-Told at every tick, and before each look at the queues, so that those who borrowed are held to what is left for them.
-What all want together may be more than there is, so they come one after the other, who asked first comes first, and one
-counts only where its quota's share then has room for all of it. A demand that no share has room for would keep
-others from borrowing what nobody can use: two that each want more than half would block each other for ever.
+Counted at every tick and before each look at the queues, so borrowers are limited to the remaining capacity.
+All demands together may exceed the capacity. So they are counted in the order of their requests, and one
+counts only if its quota's share then has room for all of it. A demand larger than every share would keep
+others from borrowing unusable capacity: two demands of more than half each would block each other for ever.
 
 Source: ``docs/admission.md``, "ElasticQuotas"; :mod:`projections.quota_trees.unmet`.
 """
@@ -18,7 +18,7 @@ from reactors.queue.shape import Line, Waiting, ordered
 
 
 def counted(tree: Tree, queues: Mapping[str, Line], at_us: int) -> None:
-    """Have a tree count what is wanted of it at a moment; ``queues`` are those of its quotas."""
+    """Count a tree's unmet demand at a moment; ``queues`` are those of its quotas."""
     tree.refused.elapse(at_us)
     if tree.elastic.is_used:
         lines = (ordered(line.waiting) for line in queues.values())
@@ -26,7 +26,7 @@ def counted(tree: Tree, queues: Mapping[str, Line], at_us: int) -> None:
 
 
 def unmet(tree: Tree, one: Waiting) -> Unmet:
-    """What somebody who waits wants of a tree beyond what it holds."""
+    """The demand of a waiting workload beyond its charge in the tree."""
     request = one.request
     grant = TreeOverlay(tree).grant(request.quota, request.uid)
     held = grant.charge if grant else {}

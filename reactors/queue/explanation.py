@@ -1,8 +1,8 @@
 """The steps of a wait: the numbers that held a workload, the person that moved it, the cause of its release. Pure.
 
-Whether there is room for one is no event; it follows from the history, as its release does. So it is asked again after each
-entry of its quota's journal, by the rules that release it, and the entry after which the answer turned is the cause.
-That there is room does not mean that it is its turn: who is ahead comes first.
+Room for a workload is not an event. It follows from the history, as its release does. So it is decided again after each
+entry of its quota's journal, by the rules of releases. The entry that changes the answer is the cause.
+A workload with room may still have to wait for its turn: earlier workloads come first.
 
 Source: docs/architecture.md (a decision has its reason).
 """
@@ -37,38 +37,38 @@ SPENT = "budget-exhausted"
 
 
 class WaitStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that befell a workload at ``event``.
+    """One step of a workload at ``event``.
 
-    ``what``: ``held`` (seen to wait, anew each time it has to), ``ordered`` (by a person), ``room`` (all that it asks for
-    fits since), ``full`` (somebody else took the room), ``released``, ``started`` (seen to run).
+    ``what``: ``held`` (observed waiting, again for each wait), ``ordered`` (by a person), ``room`` (its whole request
+    fits from now on), ``full`` (another workload took the room), ``released``, ``started`` (observed running).
     """
 
     uid: str
     event: Event
     what: str
-    #: Of ``held``: its reason to wait; of ``room``: what made it.
+    #: Of ``held``: its reason to wait; of ``room``: the cause of the room.
     reason: str = ""
     #: Its place in the queue from then on, and before an order; 0 = none.
     place: int = 0
     before: int = 0
-    #: What would have been answered if it had been alone; of ``room`` the one before it, too.
+    #: The answer to it alone, without the queue; of ``room`` the previous answer, too.
     answer: AdmissionDecided | None = None
     refused: AdmissionDecided | None = None
     order: QueueOrdered | None = None
     #: Of ``held``: when it was made.
     created_us: int = 0
-    #: Of ``released``: the head that it passed, as namespace/name; "" where it passed nobody.
+    #: Of ``released``: the head that it passed, as namespace/name; "" if it passed none.
     passed: str = ""
-    #: Who gave something back, as namespace/name.
+    #: Workloads that returned amounts, as namespace/name.
     givers: tuple[str, ...] = ()
     #: The newest ``room`` of a release; None where there was room from the first on.
     cause: WaitStep | None = None
 
 
 class WaitExplanation:
-    """Follows the workloads ``uids``; view, journals and lines must have taken each event before it.
+    """Follows the workloads ``uids``; view, journals and lines must have folded each event before it.
 
-    ``names``: namespace/name of what holds something already.
+    ``names``: namespace/name of the current holders.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class WaitExplanation:
         self._lines = lines
         self._tree_of = tree_of
         self._uids = frozenset(uids)
-        #: The newest answer to each that waits, by uid, None while its quota does not stand; and what made room last.
+        #: The newest answer to each waiting workload, by uid, None while its quota does not exist; and the last cause of room.
         self._answers: dict[str, AdmissionDecided | None] = {}
         self._causes: dict[str, WaitStep] = {}
         self._running: set[str] = set()
-        #: Of what holds something: namespace/name.
+        #: Names of holders: namespace/name.
         self._names = dict(names)
         self._place = 0
 
     def before(self, event: Event) -> None:
-        """See an event that nobody else has taken yet."""
+        """Note the state before the other readers fold an event."""
         if event.type == QueueOrdered.wire_type and event.key in self._uids:
             self._place = self.place(event.key)
 
@@ -144,14 +144,14 @@ class WaitExplanation:
         cause = self._causes.get(fact.uid)
         refused = self._answers.pop(fact.uid, None)
         if refused is not None and refused.reason == SPENT and cause is None:
-            # No entry says that a period is over: it began by time alone.
+            # A period begins by time alone, without an entry.
             cause = WaitStep(uid=fact.uid, event=event, what="room", reason="period-began")
         head = self._view.objects.get(fact.passed)
         passed = f"{head.namespace}/{head.name}" if head is not None else fact.passed
         self._tell(event, fact.uid, "released", cause=cause, passed=passed)
 
     def _ask(self, event: Event) -> None:
-        """Whether what waits fits after one more entry of its journal."""
+        """Check each waiting workload again after one more entry of its journal."""
         for uid, before in list(self._answers.items()):
             found = self._view.objects.get(uid)
             where = self._place_of(found)
@@ -183,14 +183,14 @@ class WaitExplanation:
             return "limit-rose", ()
         if event.type == TreeMetered.wire_type and before.reason == SPENT:
             return "budget-renewed", ()
-        # Of an elastic tree: more nodes, or others that ask for less.
+        # In an elastic tree: more nodes, or smaller requests of others.
         return "share-rose", ()
 
     def _named(self, release: Release) -> str:
         return f"{self._names.get(release.uid, release.uid)} ({release.reason})"
 
     def _answer(self, found: Object, now_us: int) -> AdmissionDecided | None:
-        """What would be answered if it were alone; None where it is granted, or belongs to no quota that stands."""
+        """The answer to it alone, without the queue; None if it is granted, or its quota does not exist."""
         where = self._place_of(found)
         tree = self._tree_of(where) if where is not None else None
         if where is None or tree is None:

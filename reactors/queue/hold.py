@@ -1,13 +1,13 @@
-"""A workload that is created where its quota holds begins suspended. Pure but for what it reads of view and journals.
+"""New workloads start suspended if their quota holds them. Pure but for reads of view and journals.
 
-Each one is held, whether there is room or not, and the queue starts it. (Refused: letting pass what fits now. A mutating webhook
-sees no uid, so it can charge nothing; of many that come at once, all would see the same room, and the validating
-webhook would have to refuse those that found it taken. A quota that holds refuses nobody for want of room. The
-price is one write and the time of one watch for each workload, and only where the quota opts in.)
+Each one is held, with or without room, and the queue starts it. (Refused: admitting those that fit now. A mutating webhook
+gets no uid, so it can charge nothing. Of many simultaneous workloads, all would see the same room, and the validating
+webhook would have to refuse the surplus. A holding quota never refuses for lack of room. The
+price is one write and one watch delay for each workload, and only in quotas that opt in.)
 
-What its user suspended himself is left to him. What its controller would not suspend (:func:`bus.kube.kinds.suspends`) is
-admitted or refused at once, as every kind that cannot wait. What cannot be read, or names a quota that it may not use, goes on to
-the validating webhook, which says why.
+A workload suspended by its user stays with the user. A workload that its controller would not suspend
+(:func:`bus.kube.kinds.suspends`) is admitted or refused at once, as every kind without suspension. Unreadable workloads and
+those with a forbidden quota go on to the validating webhook, and it reports the reason.
 
 Source: Kubernetes, "Dynamic Admission Control" (JSONPatch).
 """
@@ -47,7 +47,7 @@ class Hold:
         kind = kinds.served(review.group, review.version, review.resource)
         if kind is None or not kind.queues or review.object is None or review.subresource:
             return UNCHANGED
-        # Its user wrote what stands in the status now; the API server drops that.
+        # In a new object the user wrote the status; the API server drops it.
         object = {key: value for key, value in review.object.items() if key != "status"}
         try:
             quota, is_gang = self._holding(kind, object, review.namespace)
@@ -57,13 +57,13 @@ class Hold:
             return UNCHANGED
         operations = held(kind, object, quota)
         if is_gang:
-            # Whose templates say what nobody can read waits all the same, or it would pass the queue.
+            # A workload with unreadable templates waits all the same, or it would bypass the queue.
             with suppress(DemandError):
                 operations += ganged(kind, object, review.uid)
         return Answer(True, "held", patch=msgspec.json.encode(operations))
 
     def _holding(self, kind: Kind, object: Mapping[str, Any], namespace: str) -> tuple[str, bool]:
-        """The quota that holds this object, "" for none, and whether as a gang."""
+        """The quota that holds this object ("" = none), and whether its pods form a gang."""
         ask = kinds.asked(kind, object)
         if ask.suspended or kinds.governing_owner(object.get("metadata") or {}) is not None:
             return "", False
@@ -80,7 +80,7 @@ class Hold:
 
 
 def held(kind: Kind, object: Mapping[str, Any], quota: str) -> Operations:
-    """JSON Patch (RFC 6902) that suspends ``object`` and says in whose queue it waits."""
+    """JSON Patch (RFC 6902) to suspend ``object`` and name its queue."""
     return [
         *_set(object, ("metadata", "annotations", QUEUE_ANNOTATION), quota),
         *suspended(kind, object),
@@ -88,8 +88,8 @@ def held(kind: Kind, object: Mapping[str, Any], quota: str) -> Operations:
 
 
 def ganged(kind: Kind, object: Mapping[str, Any], uid: str) -> Operations:
-    """JSON Patch that has its pods get nodes together: Koordinator's annotations in its pod templates; nothing where one of them
-    names a gang itself. ``uid``: of the review; of what has no name yet. Raises DemandError for what cannot be read.
+    """JSON Patch to place its pods together: Koordinator's annotations in its pod templates. Empty if one of them
+    names a gang itself. ``uid``: the review's, for objects without a name yet. Raises DemandError for unreadable objects.
     """
     least, templates = together(kind, object)
     metadata = mapping(object, "metadata")
@@ -112,17 +112,17 @@ def ganged(kind: Kind, object: Mapping[str, Any], uid: str) -> Operations:
 
 
 def _texts(written: Mapping[str, Any]) -> dict[str, str]:
-    """What of it is text: of a custom resource nobody has checked that yet."""
+    """The text values: a custom resource is not validated yet."""
     return {name: text for name, text in written.items() if isinstance(text, str)}
 
 
 def suspended(kind: Kind, object: Mapping[str, Any]) -> Operations:
-    """JSON Patch that sets the flag which keeps it from running."""
+    """JSON Patch to set the suspend flag of its kind."""
     return _set(object, tuple(kind.suspend.split(".")), True)
 
 
 def _set(object: Mapping[str, Any], path: tuple[str, ...], value: Any) -> Operations:
-    """Sets the value at ``path``; ``add`` replaces what is there, and makes no parents."""
+    """Sets the value at ``path``; ``add`` replaces an existing value, and makes no parents."""
     operations: Operations = []
     inner: Any = object
     for depth, step in enumerate(path[:-1], 1):

@@ -1,4 +1,4 @@
-"""Metrics of queues. Pure. A wait counts from the creation of a workload, as its user does, not from when it was first seen."""
+"""Metrics of queues. Pure. A wait counts from the creation of a workload, not from its first observation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reactors.queue.state import QueueState
 
 
 def figures(lines: QueueState) -> Iterator[Metric]:
-    """All of them, as of what was read of the history; counters over the whole of it."""
+    """All metrics, as of the last read event; counters cover the whole history."""
     waiting: Counter[str] = Counter()
     for found, where in lines.held():
         if where is not None and not lines.is_released(found.uid):

@@ -1,4 +1,4 @@
-"""The notice of a workload that waits: its place, and what it waits for. Pure.
+"""The notice of a waiting workload: its place, and the cause of its wait. Pure.
 
 Source: docs/queues.md.
 """

@@ -1,7 +1,7 @@
-"""The outlook of a waiting workload: its place, the amounts that it waits for, and its latest start. Pure.
+"""The outlook of a waiting workload: its place, the missing amounts, and its latest start. Pure.
 
-The estimate takes every deadline of what runs for its end, and everybody ahead for one who comes first: it is late rather than
-early, and there is none where what runs has no deadlines.
+The estimate assumes that running workloads end at their deadlines, and that all workloads ahead start first. So it is late
+rather than early. Without deadlines of running workloads there is none.
 
 Source: docs/queues.md.
 """
@@ -21,31 +21,31 @@ from reactors.queue.shape import Running, Waiting, ordered
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """One that waits. ``place``: 1 = the first; 0 = a person or its quota keeps it from coming at all."""
+    """One waiting workload. ``place``: 1 = the first; 0 = a person or its quota blocks it."""
 
     place: int
     waiting: Waiting
-    #: What would be answered now if it were alone; its deficits are what it waits for.
+    #: The answer to it alone now, without the queue; its deficits are the missing amounts.
     answer: AdmissionDecided
-    #: When it will have started by the deadlines of what runs; None = unknown.
+    #: Its latest start by the deadlines of running workloads; None = unknown.
     starts_us: int | None
 
 
 def outlooks(
     tree: Tree, waiting: Iterable[Waiting], running: Iterable[Running], now_us: int
 ) -> list[Outlook]:
-    """Everybody in one quota's queue, the first one first; at the end those that do not come."""
+    """The outlooks of one quota's queue, the first workload first; blocked ones at the end."""
     every, ends = list(waiting), list(running)
     ahead, found = TreeOverlay(tree), []
     for place, one in enumerate(ordered(every), 1):
         starts_us: int | None = now_us
         behind = decide(ahead, one.request, now_us)
         if behind.verdict != "admitted":
-            # Ends make room; nothing says when a budget has more, or who may use the quota.
+            # Ends make room. The time of a new budget or of a right to the quota is unknown.
             is_room = behind.reason == "over-quota"
             starts_us = could_start_us(ahead, one, ends) if is_room else None
         if starts_us is not None:
-            # What runs beyond its deadline ends at any moment.
+            # A workload beyond its deadline ends at any moment.
             starts_us = max(starts_us, now_us)
         answer = decide(TreeOverlay(tree), one.request, now_us, one.refusal)
         found.append(Outlook(place, one, answer, starts_us))

@@ -1,7 +1,7 @@
-"""How many wait in each queue, by priority: the place of the next one. Pure but for its state.
+"""The number of waiting workloads in each queue, by priority: the place of the next one. Pure but for its state.
 
-A place is reported at admission, which must not walk over all that wait. So each workload is counted when it begins or ends
-to wait; the quota of a namespace that is mapped anew counts once the workload is seen again.
+Admission reports a place, and must not walk over all waiting workloads. So each workload is counted when it starts or ends
+to wait. After a namespace moves to another quota, its workloads count there once they are observed again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection
 from reactors.admission.deciding.mapping import QuotaRef
 
 Turn = tuple[QuotaRef, int]
-"""The queue in which a workload waits, and its priority."""
+"""The queue and the priority of a waiting workload."""
 
 
 class Places:
     """The workloads of all queues of a cluster."""
 
     def __init__(self, held: Collection[str], turn_of: Callable[[str], Turn | None]) -> None:
-        """``held``: uids of what may wait. ``turn_of`` gives None for one that does not."""
+        """``held``: uids of possibly waiting workloads. ``turn_of`` returns None for one that does not wait."""
         self._held = held
         self._turn_of = turn_of
         #: None = to be counted anew.
@@ -31,7 +31,7 @@ class Places:
         self._turns = None
 
     def count(self, uid: str) -> None:
-        """Count one that changed."""
+        """Count a changed workload again."""
         if self._turns is None:
             return
         if (before := self._turns.pop(uid, None)) is not None:
@@ -44,7 +44,7 @@ class Places:
             self._counts[_key(*turn)] += 1
 
     def ahead(self, where: QuotaRef, priority: int) -> int:
-        """How many come before a workload of this priority that is made now."""
+        """The number of workloads ahead of a new one of this priority."""
         if self._turns is None:
             self._turns, self._counts = {}, Counter()
             for uid in self._held:

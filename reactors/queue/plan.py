@@ -1,6 +1,6 @@
 """The plan of a cluster's queues at one point of its history: waiting workloads, ready workloads, decisions. Pure.
 
-The process that works the queues off and the check of its releases ask the same functions.
+The queue's process and the check of its releases call the same functions.
 
 Source: docs/architecture.md.
 """
@@ -21,23 +21,23 @@ from reactors.queue.demand import counted
 from reactors.queue.shape import Line
 from reactors.queue.state import QueueState, request_of
 
-#: The least window: the number of releases that may lack a pod at a time. A workload that is released before it can start
-#: wastes its quota, and a later workload of higher priority cannot overtake it any more. Behind a Job controller that takes
-#: 20 Jobs a second through their lives, a backlog of 600 held the quota for twice its running time. The window is larger
-#: where more workloads began to run within the last second: a release waits about a second for its controller. A late
+#: The least window: the number of releases that may lack a pod at a time. A workload released before it can start
+#: wastes its quota, and a later workload of higher priority cannot overtake it any more. A measured Job controller takes
+#: 20 Jobs a second through their lives. Behind it, a backlog of 600 held the quota for twice its running time. The window is
+#: larger if more workloads began to run within the last second: a release waits about a second for its controller. A late
 #: release counts for its own quota alone.
 WINDOW = 32
 
 
 class Plan(msgspec.Struct):
-    """``queues``: by tree and quota. ``ready``: what is held and charged for all that it asks for."""
+    """``queues``: by tree and quota. ``ready``: held workloads whose whole request is charged."""
 
     queues: dict[str, dict[str, Line]] = msgspec.field(default_factory=dict)
     ready: list[Object] = msgspec.field(default_factory=list)
 
 
 def planned(lines: QueueState, tree_of: Callable[[QuotaRef], Tree | None]) -> Plan:
-    """Everything that is held, put where it belongs; what names no quota that stands in a tree is left out."""
+    """All held workloads in their queues. Workloads without a quota in a tree are left out."""
     plan = Plan()
     for found, where in lines.held():
         tree = tree_of(where) if where is not None else None
@@ -57,7 +57,7 @@ def planned(lines: QueueState, tree_of: Callable[[QuotaRef], Tree | None]) -> Pl
 
 
 def count_all(trees: Mapping[str, Tree], lines: QueueState, at_us: int) -> None:
-    """Have the elastic ones of ``trees`` count what is wanted of them at a moment."""
+    """Count the unmet demand of the elastic ``trees`` at a moment."""
     if not any(tree.elastic.is_used for tree in trees.values()):
         return
     queues = planned_in(trees, lines).queues
@@ -66,7 +66,7 @@ def count_all(trees: Mapping[str, Tree], lines: QueueState, at_us: int) -> None:
 
 
 def planned_in(trees: Mapping[str, Tree], lines: QueueState) -> Plan:
-    """Everything that is held, put where it belongs in ``trees``."""
+    """All held workloads in their queues in ``trees``."""
 
     def tree_of(where: QuotaRef) -> Tree | None:
         nodes = ((tree, tree.nodes.get(where.quota)) for tree in trees.values())
@@ -85,9 +85,9 @@ def decided(
     elsewhere: int = 0,
     is_paced: bool = True,
 ) -> int:
-    """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch; how many start.
+    """Add starts and stops of the tree's ``queues`` to ``draft``, quota by quota, in one batch. Returns the number of starts.
 
-    No more at a time than controllers start (:data:`WINDOW`), ``elsewhere`` in other trees at this look included.
+    Starts at most as many as controllers can start (:data:`WINDOW`), including ``elsewhere`` in other trees at this look.
     ``is_paced`` off: the window is fixed, as it was in older histories.
     """
     counted(draft.tree, queues, now_us)
@@ -114,7 +114,7 @@ def decided(
 
 
 def _release(draft: TreeOverlay, releases: list[Release], now_us: int, based_on: int) -> None:
-    """It counts when it is stored; whoever waits for the room comes in the next pass."""
+    """A release counts once it is stored; the next pass gives the room to waiting workloads."""
     if releases:
         fact = AdmissionReleased(number=draft.number, releases=tuple(releases), based_on=based_on)
         draft.add(fact, now_us)

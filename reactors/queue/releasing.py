@@ -1,8 +1,8 @@
-"""ADAPTER: the one that works the queues off: decides who may start, says so in the journals, and starts them.
+"""ADAPTER: works the queues off: decides starts, writes them to the journals, and starts the workloads.
 
-Level-triggered, as the keeper is: what is held and granted is started, whoever granted it and whenever; what is held and
-not granted waits. So it needs no memory of its own, and a crash anywhere loses and doubles nothing. Any process may run
-it; one is enough. It looks when something changed that a queue may depend on, and every second, as budgets begin anew
+Level-triggered, as the keeper is: a held workload with a grant is started, whoever granted it and whenever. A held workload
+without a grant waits. So it needs no memory of its own, and a crash anywhere loses and doubles nothing. Any process may run
+it; one is enough. It decides after changes that may affect a queue, and every second, since budgets begin again
 by time alone.
 
 Source: :mod:`reactors.queue.decide` has the rules.
@@ -32,7 +32,7 @@ from reactors.engine.journals import Journals
 from reactors.queue.plan import decided, planned
 from reactors.queue.state import QueueState
 
-#: Time between two decisions while nothing changes, and the shortest time between two: many changes are handled together.
+#: Time between two decisions without changes, and the shortest time between two: many changes are handled together.
 TICK_SECONDS = 1.0
 APART_SECONDS = 0.05
 #: The shortest rest after a decision, in multiples of its duration. Each decision walks over all waiting workloads, and
@@ -60,12 +60,12 @@ class Attempt(msgspec.Struct):
     wait_seconds: float = WAIT_SECONDS
     is_under_way: bool = True
     is_over: bool = False
-    #: Why the last attempt wrote nothing; "" where it did.
+    #: The reason why the last attempt wrote nothing; "" if it did write.
     message: str = ""
 
 
 class Releasing:
-    """Works off the queues of ``journals``, ``view`` and ``lines``, which all take the same history."""
+    """Works off the queues of ``journals``, ``view`` and ``lines``, all with the same history."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Releasing:
         lines: QueueState,
     ) -> None:
         self.lines = lines
-        #: Releases decided, writes done, and writes that were refused.
+        #: Decided releases, done writes, and refused writes.
         self.released = self.written = self.refused = 0
         self._journals = journals
         self._view = view
@@ -94,7 +94,7 @@ class Releasing:
                 try:
                     await self.work(tasks)
                 except WrongExpectationError:
-                    # Somebody decided meanwhile; what waits still waits.
+                    # Another process decided meanwhile; waiting workloads still wait.
                     continue
                 except RetryableError as error:
                     _log.warning("nothing can be released now: %s", error)
@@ -102,7 +102,8 @@ class Releasing:
                 await self._changed(mark)
 
     def stuck(self) -> list[tuple[str, str, int]]:
-        """What was released and could not be started yet: (NAMESPACE/NAME, why, not tried again before, microseconds UTC)."""
+        """Released workloads that could not be started yet: (NAMESPACE/NAME,
+        reason, time of the next attempt, microseconds UTC)."""
         found = []
         for uid, attempt in self._attempts.items():
             known = self._view.objects.get(uid)
@@ -124,7 +125,7 @@ class Releasing:
             return
 
     async def work(self, tasks: asyncio.TaskGroup) -> None:
-        """Release what may start, and begin to start it."""
+        """Release the workloads that may start, and begin to start them."""
         # All are decided at one place of the history, before anything can be read or appended.
         based_on, now_us = self._journals.sequence, self._clock.now_us()
         plan = planned(self.lines, self._tree)
@@ -143,7 +144,7 @@ class Releasing:
         return self._journals.tree(name) if name is not None else None
 
     def _released(self, drafts: list[TreeOverlay]) -> Iterator[Object]:
-        """What was released by drafts that are stored, as it is seen now."""
+        """The newly released workloads of stored drafts, as last observed."""
         for draft in drafts:
             for fact, _ in draft.facts:
                 found = self._view.objects.get(
@@ -153,7 +154,7 @@ class Releasing:
                     yield found
 
     def _act(self, tasks: asyncio.TaskGroup, ready: list[Object]) -> None:
-        """Start what is granted and held, and stop what runs and is to wait again."""
+        """Start granted held workloads, and stop running ones that must wait again."""
         returning = list(self.lines.returning())
         ready = [found for found in ready if not self.lines.is_returning(found.uid)]
         wanted = {found.uid for found in (*ready, *returning)}
@@ -178,13 +179,13 @@ class Releasing:
             await self._journals.newer(tree, known, refused)
             raise
         crashpoint("queue.after_release")
-        # The next look knows of it: what was released counts as starting, and nothing is told twice to wait again.
+        # The next look sees it: released workloads count as starting, and a stop is not repeated.
         await self._journals.reached(tree.sequence)
         decisions = [fact for fact, _ in draft.facts if isinstance(fact, AdmissionDecided)]
         self.released += len(decisions)
 
     def _try(self, tasks: asyncio.TaskGroup, found: Object, write: Write) -> None:
-        """Write, unless that is under way, was done to what is seen of it, or has to wait."""
+        """Write, unless a write is in progress, was done for the observed version, or has to wait."""
         attempt = self._attempts.get(found.uid)
         if attempt is None:
             attempt = self._attempts[found.uid] = Attempt(found.version)

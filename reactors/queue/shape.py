@@ -11,19 +11,19 @@ import msgspec
 
 from reactors.admission.deciding.decide import Request
 
-#: What no class and no default names, as Kubernetes has it.
+#: The priority without any class or default, as in Kubernetes.
 NO_PRIORITY = 0
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A workload that is held. ``request`` is what it asks for once it runs."""
+    """A held workload. ``request``: its amounts once it runs."""
 
     request: Request
     priority: int
     created_us: int
     #: Seconds from its start to its end by its controller; None = no end is set.
     deadline_s: int | None = None
-    #: A person ordered that it is not released.
+    #: A person ordered to hold it back.
     is_stopped: bool = False
     #: Why it may not use the quota at all; "" = it may.
     refusal: str = ""
@@ -35,30 +35,30 @@ class Waiting(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, int, str]:
-        """What orders: the highest priority first, then who was made first; uids break ties."""
+        """The sort key: the highest priority first, then the oldest; uids break ties."""
         return -self.priority, self.created_us, self.uid
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A workload that holds ``charge`` of a quota, by key. ``ends_us``: when its deadline ends it; None = never."""
+    """A workload with ``charge`` of a quota, by key. ``ends_us``: its deadline; None = never."""
 
     uid: str
     charge: dict[str, int]
     ends_us: int | None = None
-    #: Uid of the head that waited when this one was released; "" where it passed nobody.
+    #: Uid of the waiting head at its release; "" if it passed none.
     passed: str = ""
     #: It is about to stop and wait again.
     is_returning: bool = False
 
 
 class Line(msgspec.Struct):
-    """One quota's queue. ``stopped``: uids of those that were told to wait again, have stopped, and are charged still."""
+    """One quota's queue. ``stopped``: uids of workloads that stopped to wait again, and are charged still."""
 
     waiting: list[Waiting] = msgspec.field(default_factory=list)
     stopped: list[str] = msgspec.field(default_factory=list)
 
 
 def ordered(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Those that may come, the first one first."""
+    """Workloads that may start, the first one first."""
     may_come = (one for one in waiting if not one.is_stopped and not one.refusal)
     return sorted(may_come, key=lambda one: one.place)

@@ -17,10 +17,10 @@ from projections.engine.parts import Part
 START_US = 5 * SECOND_US
 #: A late release counts for its own quota until this age.
 LATE_US = 60 * SECOND_US
-#: The pace counts the workloads that began to run within this time, at most MOST_PACE.
+#: The pace counts the starts within this time, at most MOST_PACE.
 PACE_US = SECOND_US
 MOST_PACE = 256
-#: Phases of a pod that its kubelet has not started.
+#: Phases of a pod before its kubelet starts it.
 _UNSTARTED = frozenset({"", "Pending", "Unknown"})
 
 
@@ -50,7 +50,7 @@ class Starts(Part):
         #: Releases without an observed pod; then releases with a pod, before the first pod runs.
         self.starting: dict[str, Start] = {}
         self.made: set[str] = set()
-        #: The times at which the newest starts began to run.
+        #: The times of the newest starts.
         self._ran: list[int] = []
 
     def release(self, uid: str, start: Start) -> None:
@@ -75,7 +75,7 @@ class Starts(Part):
         return is_made or has_begun
 
     def forget(self, uid: str) -> None:
-        """Drop a workload that is gone."""
+        """Drop a deleted workload."""
         self.starting.pop(uid, None)
         self.made.discard(uid)
 
@@ -96,6 +96,6 @@ class Starts(Part):
         )
 
     def pace(self, now_us: int) -> int:
-        """The number of workloads that began to run within the last second, by clocks that agree with this one."""
+        """The number of starts within the last second, by clocks that agree with this one."""
         since_us = now_us - PACE_US
         return sum(since_us < ran_us <= now_us for ran_us in self._ran)

@@ -1,7 +1,7 @@
-"""All queues of a cluster as the history says: the workloads that wait, the orders for them, the ends of those that run.
+"""All queues of a cluster, folded from the history: waiting workloads, orders for them, ends of running ones.
 
-A fold beside the view of admission, which is asked for the objects themselves; both take the same history, so what waits
-at a sequence is a function of the history up to it.
+A fold beside admission's view, and it reads the objects there. Both fold the same history, so the waiting workloads
+at a sequence are a function of the history up to it.
 
 Source: docs/architecture.md.
 """
@@ -41,7 +41,7 @@ WAIT_BOUNDS_US = tuple(
 
 
 class SavedQueues(msgspec.Struct):
-    """What a snapshot holds of the queues."""
+    """The queues in a snapshot."""
 
     _held: set[str]
     _moved: dict[str, int | None]
@@ -56,15 +56,15 @@ class SavedQueues(msgspec.Struct):
 
 
 class QueueState(Part):
-    """Follows one cluster; the view must have taken each event before it.
+    """Follows one cluster; the view must have folded each event before it.
 
-    Only events change it, so it is a function of the history; and it holds nothing of what is gone.
+    Only events change it, so it is a function of the history. It forgets deleted workloads.
     """
 
     Saved = SavedQueues
     derived = frozenset({"_view", "waits", "_places"})
 
-    #: The facts that say who waits, for what and in which order.
+    #: The facts with waiting workloads, their requests and their order.
     orders: ClassVar[tuple[type[Fact], ...]] = (
         WorkloadObserved, WorkloadVanished, ObjectsListed, PriorityClassObserved,
         PriorityClassVanished, QueueOrdered, *ASKING_FACTS,
@@ -76,31 +76,31 @@ class QueueState(Part):
 
     def __init__(self, view: AdmissionState) -> None:
         self._view = view
-        #: Uids of what is held, or was a moment ago.
+        #: Uids of workloads held now, or until a moment ago.
         self._held: set[str] = set()
-        #: By uid: the newest order of a place, and who may not be released.
+        #: By uid: the newest order of a place; and workloads barred from release.
         self._moved: dict[str, int | None] = {}
         self._stopped: set[str] = set()
-        #: When each was released, and before whom, by uid.
+        #: By uid: the time of its release, and the head that it passed.
         self._released: dict[str, int] = {}
         self._passed: dict[str, str] = {}
         self.starts = Starts(self._is_there)
-        #: Who is to wait again.
+        #: Workloads to stop, so that they wait again.
         self._returning: set[str] = set()
         #: By quota; and how many had to wait again.
         self.waits: dict[str, Histogram] = {}
         self.returned = 0
-        #: Grows with everything that may change who comes next.
+        #: Grows with each change that may affect the next release.
         self.changes = 0
         self._places = Places(self._held, self._turn)
 
     @property
     def counted(self) -> dict[str, Counted]:
-        """What the histograms of waits counted, by quota."""
+        """The counts in the histograms of waits, by quota."""
         return {quota: waits.counted for quota, waits in self.waits.items()}
 
     def restore(self, saved: SavedQueues) -> None:
-        """Become what was saved, in a new one."""
+        """Load a snapshot into a new state."""
         super().restore(saved)
         counted = saved.counted.items()
         self.waits = {quota: Histogram(WAIT_BOUNDS_US, one) for quota, one in counted}
@@ -108,7 +108,7 @@ class QueueState(Part):
 
     @property
     def cluster(self) -> str:
-        """The one that it follows."""
+        """The followed cluster."""
         return self._view.cluster
 
     def apply(self, event: Event) -> None:
@@ -136,7 +136,7 @@ class QueueState(Part):
             if fact.reason == "released":
                 self._let_go(fact, event.time_us)
         elif event.type in (PodObserved.wire_type, PodVanished.wire_type, PodsListed.wire_type):
-            # What is to wait again waits when its last pod has ended.
+            # A returned workload waits after its last pod has ended.
             self.changes += bool(self._returning)
             if event.type == PodObserved.wire_type and (self.starts.starting or self.starts.made):
                 pod = PodObserved.read(event)
@@ -170,7 +170,7 @@ class QueueState(Part):
 
     def _let_go(self, fact: AdmissionDecided, released_us: int) -> None:
         found = self._view.objects.get(fact.uid)
-        # Who had to wait again was counted when it was released first.
+        # A returned workload was counted at its first release.
         if found is not None and fact.uid not in self._released:
             waits = self.waits.setdefault(fact.quota, Histogram(WAIT_BOUNDS_US))
             waits.observe(max(released_us - found.created_us, 0))
@@ -190,7 +190,7 @@ class QueueState(Part):
         self.changes += 1
 
     def _lost(self, uids: Iterable[str]) -> None:
-        """Forget those that are gone."""
+        """Forget deleted workloads."""
         for uid in uids:
             if uid not in self._view.objects:
                 self._moved.pop(uid, None)
@@ -204,11 +204,11 @@ class QueueState(Part):
     # questions
 
     def ahead(self, where: QuotaRef, priority_class: str) -> int:
-        """How many wait before a workload of this class that is made now."""
+        """The number of workloads ahead of a new one of this class."""
         return self._places.ahead(where, self.value(priority_class))
 
     def held(self) -> Iterator[tuple[Object, QuotaRef | None]]:
-        """Every workload that is held, and its quota."""
+        """Every held workload, and its quota."""
         for uid in sorted(self._held):
             found = self._view.objects.get(uid)
             # It may be gone by another reason than an observation of its own.
@@ -231,12 +231,12 @@ class QueueState(Part):
         return uid in self._returning
 
     def is_ending(self, uid: str) -> bool:
-        """Whether pods of it still live, or may still land: what they hold is not free yet."""
+        """Whether pods of it still run, or may still appear: their amounts are not free yet."""
         node = self._view.coverage.lives.node(uid)
         return bool(node.pods or node.awaited)
 
     def returning(self) -> Iterator[Object]:
-        """What still runs and is to wait again."""
+        """Running workloads that must wait again."""
         for uid in sorted(self._returning):
             found = self._view.objects.get(uid)
             if found is not None and found.ask.demand:
@@ -246,7 +246,7 @@ class QueueState(Part):
         """A held workload as the rules take it."""
         request = request_of(found, where)
         if self._view.requires_namespaces:
-            # Who may wait for which quota depends on it, so a release records it.
+            # The right to wait for a quota depends on it, so a release records it.
             request = msgspec.structs.replace(request, basis=Basis(mapped_only=True))
         return Waiting(
             request,
@@ -258,14 +258,14 @@ class QueueState(Part):
         )
 
     def priority(self, found: Object) -> int:
-        """What was ordered, else the value of its class, else the default's."""
+        """The ordered priority, else the value of its class, else the default's."""
         ordered = self._moved.get(found.uid)
         if ordered is not None:
             return ordered
         return self.value(found.ask.priority_class)
 
     def value(self, priority_class: str) -> int:
-        """The number that the name of a priority class stands for, else the default's."""
+        """The number of a priority class by name, else the default's."""
         state = self._view.state
         named = state.priority_class(priority_class)
         if named is not None:
@@ -275,7 +275,7 @@ class QueueState(Part):
         return min(defaults, default=NO_PRIORITY)
 
     def may_preempt(self, priority_class: str) -> bool:
-        """Whether what names this class, or none, may take the room of what matters less."""
+        """Whether a workload with this class, or without one, may preempt those of lower priority."""
         state = self._view.state
         named = state.priority_class(priority_class)
         defaults = [one for one in state.current_classes() if one.is_default]
@@ -284,7 +284,7 @@ class QueueState(Part):
         return named is None or named.preempts
 
     def running(self, node: Node) -> Iterator[Running]:
-        """What holds something of a quota, and when its deadline ends it."""
+        """The holders of a quota, with their deadlines."""
         for grant in node.grants.values():
             if grant.charge:
                 yield Running(
@@ -301,7 +301,7 @@ class QueueState(Part):
 
 
 def request_of(found: Object, where: QuotaRef) -> Request:
-    """What a held workload asks for once it runs."""
+    """The request of a held workload once it runs."""
     return Request(
         where.quota, found.uid, found.kind, found.namespace, found.name, found.ask.wanted,
         types_of(found.labels), operation="RELEASE",

@@ -1,4 +1,4 @@
-"""Warn of a stop, stop, and give back: :mod:`~reactors.culling.effectors.patches` says what is written, the effector writes it."""
+"""Warnings, stops and restores: :mod:`~reactors.culling.effectors.patches` makes the patches, the effector writes them."""
 
 from reactors.culling.effectors.effector import CullEffector, LastLook, Objects
 from reactors.culling.effectors.notices import Notices

@@ -1,15 +1,15 @@
-"""Warn of a stop, stop, and give back, each by the means of the object's own kind.
+"""Warns of a stop, stops, and restores, each by the means of the object's own kind.
 
-- Kubeflow Notebook: the stop annotation that its web UI sets, too. StatefulSet and Deployment: no replicas, the count kept in
-  an annotation. A pod without a controller: eviction, which nobody can undo.
-- One merge patch sets everything of a decision, its id included, on the condition of the uid and the version that was
-  looked at. So a decision that was done already is found by its id, and a user's restart after it stays.
-- Replicas are set by a patch of their own, which ``rbac/fields.yaml`` allows on marked workloads only. The patch before it
-  marks the object with its generation; whoever finds the mark and the same generation finishes, else it was done.
-- Who stops what is seen on the object, and as an Event of events.k8s.io.
-- **The clock.** Before an object is touched, an Event is made; the API server stamps it by its own clock. Where that
-  is not between the decision and now, a minute to spare, our clock is wrong, and nothing is done: a clock that is set a
-  year ahead would make everything idle, and evidence alone cannot tell.
+- Kubeflow Notebook: the stop annotation of its web UI. StatefulSet and Deployment: zero replicas, with the old count in
+  an annotation. A pod without a controller: eviction, and this cannot be undone.
+- One merge patch sets everything of a decision, its id included, on the condition of the uid and the version read before.
+  So a finished decision is found by its id, and a user's restart after it stays.
+- A patch of its own sets the replicas. ``rbac/fields.yaml`` allows it on marked workloads only. The patch before it
+  marks the object with its generation. With the mark and the same generation, a scale is still to do; else it was done.
+- The object shows the cause of the stop, as does an Event of events.k8s.io.
+- **The clock.** Before an object is changed, an Event is made; the API server stamps it by its own clock. The stamp must be
+  between the decision and now, give or take a minute. If not, our clock is wrong, and nothing is done: a clock set a
+  year ahead would make everything idle, and evidence alone cannot reveal it.
 
 Source: docs/culling.md; Kubernetes API reference (events.k8s.io/v1, Eviction); docs/reliability.md.
 """
@@ -41,14 +41,14 @@ from reactors.culling.effectors.patches import (
 
 Outcome = tuple[Result, str]
 
-#: Kinds that are stopped by having no replicas.
+#: Kinds that are stopped by zero replicas.
 SCALED = frozenset({"StatefulSet", "Deployment"})
-#: Looks at an object that changes under our hands, before it waits for the next round.
+#: Attempts on an object that changes between read and write, before it waits for the next round.
 ATTEMPTS = 4
 
 
 class Objects(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -67,14 +67,15 @@ class Objects(Protocol):
         ...
 
 
-#: Asks a notebook once more, before it is stopped: why not, a token; "" = nothing speaks against it.
+#: Probes a notebook once more before its stop. Returns a reason token against the stop; "" = none.
 LastLook = Callable[[Decision], Awaitable[str]]
 
 
 class CullEffector:
-    """Does what culling decides. Keeps :class:`reactors.engine.runner.Effector`.
+    """Carries out the decisions of culling. Implements :class:`reactors.engine.runner.Effector`.
 
-    ``look`` closes the gap between the newest evidence, which may be minutes old, and the stop; without it there is none.
+    ``look`` closes the gap between the newest evidence (at most
+    minutes old) and the stop. Without it, the last probe is skipped.
     """
 
     def __init__(self, cluster: Objects, clock: Clock, look: LastLook | None = None) -> None:
@@ -83,9 +84,9 @@ class CullEffector:
         self._look = look
 
     async def act(self, decision: Decision) -> Outcome:
-        """Do it, unless it is done, or the object is another one by now.
+        """Carry out the decision, unless it is done, or the object was replaced.
 
-        An object that changed between look and write, as controllers do it all the time, is looked at again.
+        Controllers often change an object between read and write. Then it is read again.
         """
         for _ in range(ATTEMPTS - 1):
             try:
@@ -142,7 +143,7 @@ class CullEffector:
         return await self._stopped(decision, path, found)
 
     async def _stopped(self, decision: Decision, path: str, found: Json) -> Outcome:
-        """What follows the patch that says so."""
+        """The effects after the patch with the decision."""
         outcome = await self._scale(decision, path, found)
         crashpoint("cull.after_stop")
         if decision.target.kind == "Pod":
@@ -165,7 +166,7 @@ class CullEffector:
         return outcome
 
     async def _scale(self, decision: Decision, path: str, found: Json) -> Outcome:
-        """Finish what the mark on a workload announces; nothing where there is none."""
+        """Finish the scale announced by the mark on a workload. Without a mark, do nothing."""
         if decision.target.kind not in SCALED or SCALING not in annotations_of(found):
             return "done", ""
         patch = scale(decision, found)

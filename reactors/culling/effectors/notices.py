@@ -1,8 +1,8 @@
-"""ADAPTER: tells an address of the operator's of each warning that stands. Beside the warning, never before or instead of it.
+"""ADAPTER: reports each active warning to an address of the operator. Beside the warning, never before or instead of it.
 
-A warning counts from the moment at which it stood on its object, whether or not anybody could be told, and neither it nor the
-stop waits for a call: calls are made by a task of their own. What became of each is a fact of the history, so after a
-restart nobody is told twice of what was settled; who was told right before a crash may be told again, by the same decision's id.
+A warning counts from its first moment on the object, with or without a report. Neither it nor the
+stop waits for a call: a separate task makes the calls. The outcome of each is a fact of the history, so after a
+restart a settled report is not repeated. A report right before a crash may be repeated, with the same decision's id.
 
 ``body_of`` is pure. Source: docs/culling.md (warning before the cull).
 """
@@ -34,7 +34,7 @@ Tell = Callable[[Mapping[str, Any]], Awaitable[Delivery]]
 
 
 def body_of(decision: Decision) -> dict[str, Any]:
-    """What is said of a warning, as JSON values; stamps RFC 3339 UTC in whole seconds."""
+    """The body of a report about a warning, as JSON values; stamps RFC 3339 UTC in whole seconds."""
     target = decision.target
     since_us = decision.numbers["last_activity_us"] // SECOND_US * SECOND_US
     return {
@@ -52,7 +52,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
 
 
 class Notices:
-    """Tells of the warnings that ``replica`` knows, by ``tell``: :func:`bus.notify.tell` with its receiver."""
+    """Reports the warnings of ``replica``, by ``tell``: :func:`bus.notify.tell` with its receiver."""
 
     def __init__(self, replica: Replica, transport: Transport, clock: Clock, tell: Tell) -> None:
         self._replica = replica
@@ -68,7 +68,7 @@ class Notices:
         await every(ROUND_SECONDS, self.round, "what became of notices")
 
     async def round(self) -> None:
-        """Tell of every warning that nobody was told of. Raises RetryableError where that cannot be said to the history."""
+        """Report every new warning. Raises RetryableError if the outcome cannot be published."""
         waiting = self._unreported()
         ids = {decision.id for decision in waiting}
         self._made = {id: reported for id, reported in self._made.items() if id in ids}
@@ -87,7 +87,7 @@ class Notices:
         await all_of(one(d) for d in waiting if d.id not in self._recorded)
 
     def _unreported(self) -> list[Decision]:
-        """Warnings that stand and are not over; none where effects are held."""
+        """Active warnings without a report; none while effects are held."""
         warned = (standing.decision for standing in self._view.warned.values())
         return [decision for decision in warned if self._is_unreported(decision)]
 

@@ -1,4 +1,4 @@
-"""What is written on an object to warn, to stop, to give back, and the Event that tells of it. Pure.
+"""Patches of objects to warn, to stop, and to restore, and the Event about each. Pure.
 
 Source: docs/culling.md; Kubernetes API reference (events.k8s.io/v1, Scale); kubernetes/pkg/registry/apps/
 deployment/strategy.go, PrepareForUpdate (annotations of a Deployment make another generation).
@@ -51,7 +51,7 @@ def warning(decision: Decision) -> dict[str, str]:
 
 
 def stop(decision: Decision, found: Json) -> Json | None:
-    """The patch that stops the object ``found``; None where it stands still already.
+    """The patch that stops the object ``found``; None if it is stopped already.
 
     A workload is only marked by it: :func:`scale` stops it then.
     """
@@ -65,7 +65,7 @@ def stop(decision: Decision, found: Json) -> Json | None:
     if decision.target.kind == "Notebook":
         if STOPPED in annotations_of(found):
             return None
-        # Kubeflow's culler takes its stamps away at its next pass: whoever starts it before must not find the old ones.
+        # Kubeflow's culler removes its stamps at its next pass. A restart before that must not find the old ones.
         bare = {LAST_ACTIVITY: None, CHECKED_AT: None}
         return patch_of(found, {**marks, **bare, STOPPED: format_stamp(_whole(decision.at_us))})
     if decision.target.kind == "Pod":
@@ -77,9 +77,9 @@ def stop(decision: Decision, found: Json) -> Json | None:
 
 
 def restoration(decision: Decision, found: Json) -> Json | None:
-    """The patch that undoes the cull ``decision.key``; None where the object is not stopped by it any more.
+    """The patch that undoes the cull ``decision.key``; None if that cull no longer stops the object.
 
-    A workload is only marked by it: :func:`scale` gives it back then, and :func:`scaled` takes the marks away.
+    A workload is only marked by it: :func:`scale` restores it then, and :func:`scaled` removes the marks.
     """
     annotations = annotations_of(found)
     if annotations.get(CULLED_BY) != decision.key:
@@ -94,9 +94,9 @@ def restoration(decision: Decision, found: Json) -> Json | None:
 
 
 def scale(decision: Decision, found: Json) -> Json | None:
-    """The patch of the replicas of a workload that is marked; None where it changed since it was marked.
+    """The patch of a marked workload's replicas; None if it changed since the mark.
 
-    Then it was scaled before, or its owner changed it: :func:`is_scaled` tells. Either way it is left alone.
+    Then it was scaled before, or its owner changed it: :func:`is_scaled` decides. Either way it is not patched.
     """
     metadata = found["metadata"]
     if annotations_of(found).get(SCALING) != str(metadata["generation"]):
@@ -110,12 +110,13 @@ def scale(decision: Decision, found: Json) -> Json | None:
 
 
 def is_scaled(decision: Decision, found: Json) -> bool:
-    """Whether a workload is what the decision wants it to be."""
+    """Whether a workload has the state of the decision."""
     return bool(found["spec"].get("replicas", 1)) is not isinstance(decision, Cull)
 
 
 def scaled(decision: Decision, found: Json, *, is_done: bool) -> Json:
-    """The patch that ends a scale, or gives it up. Its controller writes the object meanwhile, so its version is no condition."""
+    """The patch that ends a scale, or gives it up. Its controller
+    writes the object meanwhile, so its version is no condition."""
     gone = {SCALING: None}
     if isinstance(decision, Cull) is not is_done:
         gone |= {CULLED_BY: None, CULL_REASON: None, REPLICAS_BEFORE: None}
@@ -125,7 +126,7 @@ def scaled(decision: Decision, found: Json, *, is_done: bool) -> Json:
 
 
 def _marked(found: Json) -> str:
-    """The generation that the object has when the mark is on it: of a Deployment an annotation makes another one."""
+    """The generation of the object with the mark on it: of a Deployment an annotation makes another one."""
     generation: int = found["metadata"]["generation"]
     return str(generation + (found.get("kind") == "Deployment"))
 
@@ -139,7 +140,7 @@ def sentence(decision: Decision) -> str:
 
 
 def event_of(decision: Decision, now_us: int) -> Json:
-    """The Event that tells of a decision; one decision makes one, by its name."""
+    """The Event about a decision. Its name follows from the decision, so it is made once."""
     target = decision.target
     events = {
         Warn: ("CullWarning", f"{sentence(decision)} It will be stopped soon."),
@@ -176,7 +177,7 @@ def is_in_time(created: str, decision: Decision, now_us: int) -> bool:
 
 
 def patch_of(found: Json, annotations: Json) -> Json:
-    """A merge patch of what was looked at, and of nothing else."""
+    """A merge patch of exactly the object read before."""
     metadata = {
         "uid": found["metadata"]["uid"],
         "resourceVersion": found["metadata"]["resourceVersion"],

@@ -1,11 +1,11 @@
 """ADAPTER: writes Kubeflow's stamps of activity on Notebooks, round after round, while culling is on.
 
-They are shown and never read back by Bursar's own rules, so they are no decisions: a write that was lost is made good by
-the next round. Like every effect they are held by shadow mode, a pause and the interlocks. A Notebook is looked at before it
-is written, and written on the condition of the uid and the version that was seen: a successor of its name is left alone,
-one that is being deleted or is gone stays so, and one that was stopped meanwhile gets none.
+The stamps are for display; Bursar's own rules never read them back. So they are not decisions: the next round repairs a lost
+write. Like every effect they are held by shadow mode, a pause and the interlocks. A Notebook is read before
+the write, and written on the condition of its uid and version. A successor of the same name is left alone.
+A deleted Notebook stays deleted, and one that was stopped meanwhile gets none.
 
-Source: docs/culling.md; :mod:`reactors.culling.stamps` says what is written and when.
+Source: docs/culling.md; :mod:`reactors.culling.stamps` has the values and times of stamps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class StampWriter:
-    """Keeps the stamps of all Notebooks that ``replica`` knows."""
+    """Keeps the stamps of all Notebooks of ``replica``."""
 
     def __init__(self, replica: Replica, cluster: Objects, clock: Clock) -> None:
         self._replica = replica
@@ -56,7 +56,7 @@ class StampWriter:
         await every(ROUND_SECONDS, self.round, "stamps of activity")
 
     async def round(self) -> int:
-        """Write what is to be written now; how many Notebooks were written. Raises RetryableError."""
+        """Write the due stamps; the number of written Notebooks. Raises RetryableError."""
         now_us = self._clock.now_us()
         self._rests_until_us = {u: at for u, at in self._rests_until_us.items() if at > now_us}
         wanted = [one for one in self._wanted(now_us) if one.uid not in self._rests_until_us]
@@ -64,7 +64,7 @@ class StampWriter:
 
         async def write(stamping: Stamping) -> int:
             async with slots:
-                # What holds effects may have come while others were written.
+                # Effects may have been held while others were written.
                 is_held = in_force(self._replica, NAME, self._clock.now_us()) is None
                 return 0 if is_held else await self._write(stamping)
 
@@ -78,7 +78,7 @@ class StampWriter:
         return stampings(view, policy, now_us)
 
     async def _write(self, stamping: Stamping) -> int:
-        """1 = it was written. What changed under our hands is looked at again in the next round."""
+        """1 = it was written. An object that changed meanwhile is read again in the next round."""
         path = path_of(Target(NOTEBOOK, stamping.namespace, stamping.name, stamping.uid))
         try:
             found = await self._cluster.get(path)

@@ -1,7 +1,7 @@
-"""Kubeflow's notebook culler, pass by pass: what it would write onto a Notebook, and when.
+"""Kubeflow's notebook culler, pass by pass: its writes onto a Notebook, and their times.
 
-A parity mode: a failed probe can cull here, and a stamp can move backwards. ``reactors.culling.fusion`` is what Bursar
-does by itself.
+A parity mode: a failed probe can cull here, and a stamp can move backwards. Bursar's own rule is in
+``reactors.culling.fusion``.
 
 Source: docs/culling.md (notebook controller 1.8; Open Data Hub fork at b85f66ae).
 """

@@ -22,7 +22,7 @@ class Notebook(msgspec.Struct, frozen=True):
 
 
 def is_stopped(annotations: Annotations | None) -> bool:
-    """Whether the stop key is there, with whatever value, the empty one included."""
+    """Whether the stop key is there, with any value, even an empty one."""
     return annotations is not None and STOPPED in annotations
 
 

@@ -1,4 +1,4 @@
-"""The culler's environment variables as settings, so that a Kubeflow installation's values go on being read.
+"""The culler's environment variables as settings, so the values of a Kubeflow installation stay valid.
 
 Source: docs/culling.md; culling_controller.go lines 385 to 438, main.go lines 110 to 122.
 """
@@ -36,10 +36,10 @@ class CullerEnvironment(msgspec.Struct, frozen=True):
 
 
 def culler_environment(variables: Mapping[str, str]) -> CullerEnvironment:
-    """The settings that the variables mean; empty text counts as unset.
+    """The settings from the variables; empty text counts as unset.
 
-    An unreadable CULL_IDLE_TIME is a day; raises CullerEnvironmentError for an unreadable IDLENESS_CHECK_PERIOD,
-    which only a culler that is enabled looks at. The names before 1.5, IDLE_TIME and CULLING_CHECK_PERIOD, mean nothing.
+    An unreadable CULL_IDLE_TIME is a day. Raises CullerEnvironmentError for an unreadable IDLENESS_CHECK_PERIOD;
+    only an enabled culler reads it. The names before 1.5, IDLE_TIME and CULLING_CHECK_PERIOD, have no effect.
     """
     started = variables.get("ENABLE_CULLING") == "true"
     period = _integer(variables.get("IDLENESS_CHECK_PERIOD") or "1")

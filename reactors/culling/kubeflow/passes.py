@@ -1,8 +1,8 @@
-"""Kubeflow's culler as a fold over the history: one pass for each look, on the stamps that the passes before it left. Pure.
+"""Kubeflow's culler as a fold over the history: one pass for each probe, on the stamps of the passes before it. Pure.
 
-The stamps are those on the Notebook, as it was observed; what a pass changes is kept here until the object is seen changed,
-which is what makes shadow mode decide, too. A look is the probe of a pass: without one there is no pass, so where nobody
-looks, nothing is stopped. The time of a pass is that of its look.
+The stamps are those on the Notebook, as it was observed. A pass's changes are kept here until the object is observed changed,
+so shadow mode decides, too. Each pass has its probe. Without a probe there is no pass, so unprobed
+notebooks are never stopped. The time of a pass is that of its probe.
 
 Source: docs/culling.md.
 """
@@ -27,20 +27,20 @@ _POD = "-0"
 
 
 class CullerPass(msgspec.Struct, frozen=True):
-    """What the culler knows of one Notebook."""
+    """The culler's state of one Notebook."""
 
     uid: str
     #: Its three annotations as the object had them when it was seen last, and as the passes since then would have them.
     seen: Annotations
     annotations: Annotations
-    #: Of the newest pass that was due; "" = none since somebody else changed the stamps.
+    #: The decision of the newest due pass; "" = none since the stamps were changed from outside.
     decision: str = ""
-    #: When that pass's probe was answered.
+    #: The time of that pass's probe.
     looked_us: int = 0
 
 
 class SavedPasses(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The passes in a snapshot."""
 
     rules: dict[str, Any] | None
     _books: dict[tuple[str, str], CullerPass]
@@ -56,23 +56,23 @@ class CullerPasses(Part):
         self._books: dict[tuple[str, str], CullerPass] = {}
 
     def saved(self) -> SavedPasses:
-        """What a snapshot holds."""
+        """The state for a snapshot."""
         rules = self.rules.model_dump(mode="json") if self.rules is not None else None
         return SavedPasses(rules, self._books)
 
     def restore(self, saved: SavedPasses) -> None:
-        """Become what was saved. Raises ValueError for rules that this program cannot read."""
+        """Load a snapshot. Raises ValueError for rules that this program cannot read."""
         self._books = saved._books
         if saved.rules is not None:
             self.rules = KubeflowRules.model_validate(saved.rules)
 
     def begin(self, rules: KubeflowRules | None) -> None:
-        """Go by these from now on, and by what stands on the Notebooks: what was not written there, no culler would find."""
+        """Use these rules from now on, with the Notebooks' own stamps: a culler would not find changes kept only here."""
         self.rules = rules
         self._books = {place: _opened(one.uid, one.seen) for place, one in self._books.items()}
 
     def observed(self, uid: str, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Take in the object as it was seen. What it has not changed since, passes may have."""
+        """Fold the observed object. Unchanged stamps may come from passes."""
         seen = {key: annotations[key] for key in KUBEFLOW_KEYS if key in annotations}
         known = self._books.get((namespace, name))
         if known is not None and known.uid == uid and known.seen == seen:
@@ -124,7 +124,7 @@ class CullerPasses(Part):
             )
 
     def of(self, namespace: str, pod: str) -> CullerPass | None:
-        """The Notebook whose pod has this name; None where there is none."""
+        """The Notebook with a pod of this name; None if there is none."""
         if not pod.endswith(_POD):
             return None
         return self.named(namespace, pod.removesuffix(_POD))
@@ -139,7 +139,7 @@ class CullerPasses(Part):
 
 
 def _stop_of(culler_pass: CullerPass) -> Annotations:
-    """The stop key as the object has it: what a pass decides, only the effector writes."""
+    """The object's stop key: a pass only decides, the effector writes."""
     return {STOPPED: culler_pass.seen[STOPPED]} if STOPPED in culler_pass.seen else {}
 
 

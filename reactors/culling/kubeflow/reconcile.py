@@ -1,6 +1,6 @@
 """One pass of the culling controller over one Notebook: from its annotations and the answers to the new annotations.
 
-The answers are arguments, although a pass asks only when it is due: :attr:`Pass.probed` says which were looked at.
+The answers are arguments, although a pass asks only when it is due: :attr:`Pass.probed` lists the answers it used.
 
 Source: docs/culling.md; culling_controller.go lines 78 to 162, and the Open Data Hub fork's.
 """
@@ -36,7 +36,7 @@ Decision = Literal["gone", "already_stopped", "no_pod", "initialised", "too_soon
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """What one pass did. ``annotations`` None = no object, or no map on it."""
+    """The result of one pass. ``annotations`` None = no object, or no map on it."""
 
     decision: Decision
     annotations: Annotations | None
@@ -44,7 +44,7 @@ class Pass(msgspec.Struct, frozen=True):
     requeue_seconds: int = 0
     #: URL paths in the order asked for.
     probed: tuple[str, ...] = ()
-    #: Updates of the object that were sent, those without a change included.
+    #: Updates sent for the object, those without a change included.
     writes: int = 0
 
 
@@ -115,7 +115,7 @@ def _look(
     now: Stamp,
     probe: Callable[[Notebook], Annotations],
 ) -> tuple[Pass | Notebook, int]:
-    """The steps both controllers share: a pass that ended early, or the notebook as probed; and updates sent."""
+    """The common steps of both controllers: a pass that ended early, or the notebook as probed; and updates sent."""
     if notebook is None:
         return Pass("gone", None), 0
     if is_stopped(notebook.annotations) or not pod_exists:
@@ -133,7 +133,7 @@ def _look(
 
 
 def _activity(kernels: Sequence[Kernel] | None, now: Stamp) -> Annotations:
-    """What the kernels change: nothing when they are unknown, none, or one has an unreadable time."""
+    """The annotations changed by the kernels: none if they are unknown or absent, or one has an unreadable time."""
     if not kernels:
         return {}
     if not all_idle([kernel.execution_state for kernel in kernels]):

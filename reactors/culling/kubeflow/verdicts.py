@@ -1,4 +1,4 @@
-"""What Kubeflow's culler makes of a Notebook, in the words of Bursar's verdicts. Pure."""
+"""The verdict of Kubeflow's culler on a Notebook, in the words of Bursar's verdicts. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REASON = "kubeflow_idle"
 
 
 def activity_us(culler_pass: CullerPass | None, otherwise_us: int) -> int:
-    """The activity that the culler has stored; ``otherwise_us`` where there is none, or none that it can read."""
+    """The activity stored by the culler; ``otherwise_us`` if it is absent, or unreadable for the culler."""
     stored = (
         Stamp.parse(culler_pass.annotations.get(LAST_ACTIVITY, ""))
         if culler_pass is not None
