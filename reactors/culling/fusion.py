@@ -4,7 +4,7 @@
 2. A busy kernel is active at its observation, however old its own stamp. A starting kernel is active for a
    grace; after it, only the begin of its start counts. A stamp too far ahead is clamped to its observation.
 3. The verdict is unknown in four cases: no fresh readable sample; samples of supporting sources only (these only protect);
-   none of the required source; or an unreadable primary source. Then nothing is warned or stopped, and a metric reports it.
+   none of the required source; or an unreadable primary source. Then nothing is warned or stopped, and it is reported.
 4. Exempt, kept until a date, too young: kept.
 5. At the limit (``>=``) it is warned, and stopped when the warning is over and fresh evidence still shows it idle. While a
    browser is connected, the longer limit for presence counts.

@@ -1,16 +1,16 @@
-"""The eviction reactor: on every tick, which pods have to go so that their quota is held to again.
+"""The eviction reactor: on every tick, the pods to evict to enforce their quota.
 
-- *budget-grace-over*: the grace of a spent budget is over (``GraceThenEvict``): everything that its quota charges with
-  the budget's key goes, lowest priority first, the later started first.
+- *budget-grace-over*: the grace of a spent budget is over (``GraceThenEvict``): all pods that its quota charges with
+  the budget's key are evicted, lowest priority first, the later started first.
 - *quota-overused*: an elastic quota was over its share for longer than ``delay_evict_seconds``: the least important pods
   until the rest fits (:func:`reactors.reclaim.revoked`). Only with ``monitor_all_quotas``.
-- *quota-preempted*: a workload of higher priority does not fit into the quota that the pod belongs to
+- *quota-preempted*: a workload of higher priority does not fit into the pod's quota
   (:mod:`reactors.evictions.preempting`).
 
-One decision for each pod, once; what they are about waits for its outcome, and rests after a refusal. A pod that rests
-is passed over: an elastic quota gives back the next in order instead, and a spent budget asks for those first that
-never refused. Else pods that a disruption budget keeps would take all that the limits allow, for ever. The limits and
-interlocks of the engine cut the rest off, and the next tick decides anew, on what is left.
+One decision for each pod, once; the pod waits for its outcome, and rests after a refusal. A resting pod
+is passed over: an elastic quota evicts the next in order instead, and a spent budget first asks for the pods that
+never refused. Otherwise pods protected by a disruption budget would use up all limits, for ever. The limits and
+interlocks of the engine cut the rest off, and the next tick decides again on the remaining pods.
 
 Source: docs/queues.md; docs/architecture.md; docs/reliability.md.
 """
@@ -41,15 +41,15 @@ from reactors.reclaim import importance, preemption
 EXPIRES_US = 300 * SECOND_US
 
 GRACE, OVERUSED = "budget-grace-over", "quota-overused"
-#: What a quota says of its budget if pods shall go.
+#: The state of a quota's budget that evicts pods.
 EVICT = "GraceThenEvict"
 
 
 def decide(view: EvictionState, trigger: Trigger, policy: EvictionPolicy) -> list[ProposedDecision]:
-    """What follows at one tick: at most one draft for each pod, the least important first."""
+    """The decisions at one tick: at most one draft for each pod, the least important first."""
     found: dict[str, ProposedDecision] = {}
     drafts: list[ProposedDecision] = []
-    # Which pods are whose is asked only where a quota could have to give back.
+    # The owners of pods are read only if a quota may have to evict.
     if view.spent or (policy.monitor_all_quotas and view.watches):
         placed = view.placed()
         drafts += [*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)]
@@ -65,7 +65,7 @@ def decide(view: EvictionState, trigger: Trigger, policy: EvictionPolicy) -> lis
 def _spent(
     view: EvictionState, placed: Placed, trigger: Trigger, *, waiting: bool = False
 ) -> Iterator[ProposedDecision]:
-    """Those that may go now, or those that must and are ``waiting``."""
+    """The pods to evict now, or those that must go and are ``waiting``."""
     for (quota, key), judged in sorted(view.spent.items()):
         charged = _charged(view, quota, key)
         held = placed.get((BUSINESS, quota), ()) if charged else ()
@@ -81,7 +81,7 @@ def _spent(
 
 
 def _charged(view: EvictionState, quota: str, key: str) -> set[str]:
-    """The workloads that a quota charges with a key. None, where it has no budget of it any more, or nobody goes for that."""
+    """The workloads that a quota charges with a key. Empty if it has no such budget any more, or the budget evicts none."""
     nodes = (tree.nodes[quota] for tree in view.trees.values() if quota in tree.nodes)
     return {
         grant.uid
@@ -170,7 +170,7 @@ def _draft(
 
 
 def overtaken(view: EvictionState, decision: Decision, policy: EvictionPolicy) -> str:
-    """Why a pod need not go any more by what is known since; "" = it must."""
+    """The reason why newer facts make an eviction unnecessary; "" = it is still needed."""
     pod = view.pod(decision.key)
     if pod is None:
         return "gone"

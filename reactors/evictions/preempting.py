@@ -1,12 +1,12 @@
-"""Who has to go so that a workload of higher priority fits into its own quota; pure.
+"""Preemption inside a quota: pods to evict for a workload of higher priority in the same quota; pure.
 
-What was refused for want of room, or waits in a queue, wants something of a quota. The most important of them, if it does not
-fit, takes the room of less important pods of the same quota: as few as are enough, and none where all of
-them would not be enough. Only pods that are charged themselves go: what a controller makes anew holds its charge
-whoever of its pods goes, so to evict one would make no room.
+Workloads refused for lack of room, and queued ones, ask for amounts of a quota. If the most important of them does not
+fit, it takes the room of less important pods of the same quota: as few as are enough, and none if all of
+them would not be enough. Only pods with a charge of their own are evicted. A controller's pods come back and
+the controller keeps its charge, so their eviction would make no room.
 
-While a pod that had to go is still there nobody else goes for its quota: room is being made already. In shadow such a
-pod's room counts as made, as long as the one that it is for wants it.
+While an evicted pod still exists, its quota evicts no others: room is being made already. In shadow such a
+pod's room counts as made, as long as its workload asks for it.
 
 Source: Koordinator, ``preempt.go``; :mod:`reactors.reclaim.preemption` has the choice; ``docs/queues.md``.
 """
@@ -33,7 +33,7 @@ from reactors.reclaim import preemption
 
 
 class Asker(msgspec.Struct, frozen=True):
-    """Who wants something of a quota and does not hold it."""
+    """A workload that asks for amounts of a quota and has no charge for them."""
 
     unmet: Unmet
     priority: int
@@ -42,7 +42,7 @@ class Asker(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, tuple[int, str, str, str, str]]:
-        """What orders: the highest priority first, then who asked first."""
+        """The sort key: the highest priority first, then the earliest request."""
         return -self.priority, self.unmet.place
 
 
@@ -52,7 +52,7 @@ _Pods = dict[tuple[str, str], Pod]
 def preempted(
     view: EvictionState, trigger: Trigger, expires_us: int, *, is_shadow: bool
 ) -> Iterator[ProposedDecision]:
-    """What follows at one tick, quota by quota, the least important pod first."""
+    """The decisions at one tick, quota by quota, the least important pod first."""
     for (name, quota), asker in sorted(heads(view).items()):
         tree = view.trees[name]
         node = tree.nodes[quota]
@@ -83,7 +83,7 @@ def preempted(
 
 
 def heads(view: EvictionState) -> dict[tuple[str, str], Asker]:
-    """Who comes first of those that want something, by tree and quota."""
+    """The first asking workload of each quota, by tree and quota."""
     found: dict[tuple[str, str], Asker] = {}
     for place, asker in wanted(view):
         if place not in found or asker.place < found[place].place:
@@ -92,7 +92,7 @@ def heads(view: EvictionState) -> dict[tuple[str, str], Asker]:
 
 
 def wanted(view: EvictionState) -> Iterator[tuple[tuple[str, str], Asker]]:
-    """Everybody that was refused or waits, with tree and quota."""
+    """All refused and waiting workloads, with tree and quota."""
     lines = view.lines
     for tree in view.trees.values():
         for one in tree.refused:
@@ -109,7 +109,7 @@ def wanted(view: EvictionState) -> Iterator[tuple[tuple[str, str], Asker]]:
 
 
 def overtaken(view: EvictionState, decision: Decision) -> str:
-    """Why a pod need not go any more by what is known since; "" = it must."""
+    """The reason why newer facts make an eviction unnecessary; "" = it is still needed."""
     for (name, _), asker in wanted(view):
         if isinstance(decision, Evict) and asker.unmet.title == decision.beneficiary:
             answer = decide(Overlay(view.trees[name]), _request(asker), decision.at_us)
@@ -118,7 +118,7 @@ def overtaken(view: EvictionState, decision: Decision) -> str:
 
 
 def _request(asker: Asker) -> Request:
-    """What it wants beyond what it holds, as an ask of somebody who holds nothing."""
+    """Its request beyond its charge, in the name of a workload without any charge."""
     one = asker.unmet
     return Request(one.quota, "", one.kind, one.namespace, one.name, one.wants)
 
@@ -140,7 +140,7 @@ def _is_eligible(view: EvictionState, node: Node, asker: Asker, at_us: int) -> b
 
 
 def _candidates(view: EvictionState, node: Node, at_us: int) -> _Pods:
-    """The bound pods that the quota charges by themselves and that may be tried now."""
+    """The bound pods with a charge of their own in the quota that may be evicted now."""
     found = (view.pod(uid) for uid in node.grants)
     return {
         (held.namespace, held.name): held
@@ -174,7 +174,7 @@ def _selected(
     return preemption.select_victims(
         _asker(asker, node),
         candidates,
-        # The Eviction subresource asks the disruption budgets; who refuses rests.
+        # The Eviction subresource checks the disruption budgets; a refusing pod rests.
         (),
         used=used,
         limit={key: limit for key, limit in limits.items() if limit is not None},

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def effects(adapters: Adapters) -> Effects:
     """The effector of evictions."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    # A question to the reactors needs no effects, and should not pay for the import.
     from reactors.effectors.evict import EvictEffector
     from reactors.engine.adapters import Effects
 
@@ -30,7 +30,7 @@ def effects(adapters: Adapters) -> Effects:
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
-    """What a scraper sees of it."""
+    """Its metrics for a scraper."""
     from reactors.evictions.metrics import figures
 
     return figures(replica)

@@ -1,11 +1,11 @@
 """The state of evictions of a cluster: quotas of pods, quota trees, and budgets past their grace period.
 
 Pods and workloads are those of the state of the cluster, namespaces and quotas those of admission's view. A pod belongs to
-the quota of the top of its chain of controllers. What a quota uses is counted by the pods that are bound and not about to
-end, not by what its workloads are charged: a workload whose pods go is charged on, and would have to give back for ever.
+the quota of the top of its chain of controllers. A quota's use is the sum of its bound pods that are not about to
+end, not the charge of its workloads: a workload keeps its charge after evictions, and would be evicted from for ever.
 
-In shadow a pod that would have gone counts as gone, until its quota has nothing to give back or the policy changes. So
-each is named once, and all of them are: deciding anew on what still runs would name the first few for ever.
+In shadow an evicted pod counts as gone, until its quota is within its limit or the policy changes. So
+each pod is decided once, and all of them are: new decisions on the running pods would repeat the first few for ever.
 
 Source: docs/queues.md; docs/architecture.md.
 """
@@ -41,12 +41,12 @@ from reactors.queue.plan import count_all
 from reactors.queue.state import QueueState, SavedQueues
 from reactors.reclaim import Watch
 
-#: After a refusal, by a disruption budget say, so long nothing is tried on that pod; each further refusal doubles it up
-#: to an hour. Less than the first rest would be in vain with the default pace, which tries a workload once in five minutes.
+#: The pause of a pod after a refusal, for example by a disruption budget; each further refusal doubles it up
+#: to an hour. A shorter first pause would be useless with the default pace: it tries a workload once in five minutes.
 REST_US = 300 * SECOND_US
 LONGEST_REST_US = 3_600 * SECOND_US
 
-#: The reason of an eviction that makes room in a quota for what matters more.
+#: The reason of an eviction for a more important workload in the same quota.
 PREEMPTED = "quota-preempted"
 ASKED = "requests."
 GRACE_OVER = "GraceOver"
@@ -87,28 +87,28 @@ class EvictionState(Part):
     def __init__(self, state: ClusterState, quotas: QuotaTrees) -> None:
         self._state = state
         self.trees = quotas.trees
-        #: The quota of each pod that was asked for it since anything but pods changed, by uid.
+        #: By uid, the quota of each looked-up pod, until anything but pods changes.
         self._places: dict[str, QuotaRef | None] = {}
         #: How many pods are bound and not about to end.
         self.bound = 0
-        # It takes the events of the one cluster that the replica is about.
+        # It folds the events of the replica's one cluster.
         self.seen = AdmissionState("", state=state)
-        #: What waits, and the values of priority classes.
+        #: Waiting workloads, and the values of priority classes.
         self.lines = QueueState(self.seen)
-        #: (quota, key) to the judgement that its grace is over.
+        #: (quota, key) to the judgement at the end of its grace.
         self.spent: dict[tuple[str, str], BudgetJudged] = {}
         #: Elastic quotas by name: since when each may be over its share. Empty while the policy does not ask for it: placing every
         #: pod at each tick is not free.
         self.watches: dict[str, Watch] = {}
         self.is_watching = False
-        #: What was decided about a pod and has no outcome yet, and until when none is tried, by uid.
+        #: By uid, decisions about a pod without an outcome yet, and the end of its pause.
         self.awaited: dict[str, Decision] = {}
         self.rests_until_us: dict[str, int] = {}
         #: How often an eviction of a pod was refused, by uid.
         self.refusals: Counter[str] = Counter()
-        #: Pods that would have gone, by uid.
+        #: Pods evicted in shadow, by uid.
         self.shadowed: set[str] = set()
-        #: Pods that make room for what matters more, and still hold something, or would; by uid.
+        #: Pods evicted for a more important workload that still hold something, or would; by uid.
         self.yielding: dict[str, Decision] = {}
         #: (reason, result): how many.
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -117,7 +117,7 @@ class EvictionState(Part):
         """Fold one event."""
         self.seen.cluster = event.cluster
         self.seen.apply(event)
-        # Nobody works these off here.
+        # Queues are not worked off here.
         self.seen.unmark()
         for one in entries(event):
             self.lines.apply(one)
@@ -126,7 +126,7 @@ class EvictionState(Part):
                 self._places.pop(change.uid, None)
                 self._pod(change)
             else:
-                # Owners, namespaces and quotas say whose a pod is.
+                # Owners, namespaces and quotas decide about the owner of a pod.
                 self._places.clear()
         if isinstance(fact, BudgetJudged):
             place = (fact.quota, fact.key)
@@ -147,7 +147,7 @@ class EvictionState(Part):
             if not self.is_watching:
                 self.watches.clear()
                 for tree in self.trees.values():
-                    # Others read the trees, and nobody counts from now on who waits.
+                    # Other readers use the trees, and the unmet demand is not counted from now on.
                     tree.count(())
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
@@ -166,14 +166,14 @@ class EvictionState(Part):
         self.shadowed.discard(uid)
 
     def _renew(self, at_us: int) -> None:
-        """A new period begins as Ok, and nothing is recorded of that."""
+        """A new period begins as Ok, without an event of its own."""
         for place, judged in list(self.spent.items()):
             if judged.period_end_s is not None and at_us >= judged.period_end_s * SECOND_US:
                 del self.spent[place]
                 self._unshadow(BUSINESS, place[0])
 
     def _unshadow(self, kind: str, quota: str) -> None:
-        """Nobody of a quota would have to go any more, unless another key of its budget is spent."""
+        """Clear a quota's shadow evictions, unless another key of its budget is spent."""
         if kind == BUSINESS and any(name == quota for name, _ in self.spent):
             return
         for uid in list(self.shadowed):
@@ -182,7 +182,7 @@ class EvictionState(Part):
                 self.shadowed.discard(uid)
 
     def _watch(self, at_us: int) -> None:
-        """See which elastic quotas are within their share now."""
+        """Check which elastic quotas are within their share now."""
         nodes = {node.name: (tree, node) for tree in self.trees.values() for node in elastic(tree)}
         for name in self.watches.keys() - nodes.keys():
             del self.watches[name]
@@ -196,7 +196,7 @@ class EvictionState(Part):
                 self.watches[name] = Watch(at_us)
 
     def _yielded(self) -> None:
-        """Forget who holds nothing any more; and in shadow, whose room nobody wants any more."""
+        """Forget pods without holdings; and in shadow, pods whose room is not requested any more."""
         if not self.yielding:
             return
         wanted = {one.title for tree in self.trees.values() for one in tree.refused}
@@ -227,7 +227,7 @@ class EvictionState(Part):
         pod = self.pod(decision.key)
         where = self.place(pod) if pod is not None else None
         if where is not None and where.quota in self.watches:
-            # What was decided gets its time to take effect.
+            # A decision gets time to take effect.
             self.watches[where.quota] = Watch(decision.at_us)
 
     def _settled(self, fact: EffectSettled, time_us: int) -> None:
@@ -250,21 +250,21 @@ class EvictionState(Part):
         return found if found is not None and found.is_bound else None
 
     def place(self, pod: Pod) -> QuotaRef | None:
-        """The quota that a pod belongs to."""
+        """The quota of a pod."""
         if pod.owner is not None and pod.owner.kind in COVERING:
             top = self._state.top(pod.owner)
             return self.seen.counted(top.labels, top.namespace) if top is not None else None
         return self.seen.counted(pod.labels, pod.namespace)
 
     def holder(self, pod: Pod) -> str:
-        """The uid of the workload that is charged for a pod: the top of its chain, or itself."""
+        """The uid of the workload charged for a pod: the top of its chain, or itself."""
         if pod.owner is not None and pod.owner.kind in COVERING:
             top = self._state.top(pod.owner)
             return top.uid if top is not None else ""
         return pod.uid
 
     def placed(self, *, with_shadowed: bool = False) -> Placed:
-        """The pods of each quota, by its kind and name; without those that a shadow let go, or with them."""
+        """The pods of each quota, by its kind and name; without those evicted in shadow, or with them."""
         found: Placed = {}
         for pod in self._state.pods.values():
             if not pod.is_bound or (pod.uid in self.shadowed and not with_shadowed):
@@ -277,12 +277,12 @@ class EvictionState(Part):
         return found
 
     def used(self, *, with_shadowed: bool = False) -> dict[str, dict[str, int]]:
-        """What the pods of each elastic quota ask for, by resource; without those that a shadow let go, or with them."""
+        """The requests of the pods of each elastic quota, by resource; without those evicted in shadow, or with them."""
         return elastic_used(self.placed(with_shadowed=with_shadowed))
 
 
 def elastic_used(placed: Placed) -> dict[str, dict[str, int]]:
-    """What the pods of each elastic quota ask for, by resource."""
+    """The requests of the pods of each elastic quota, by resource."""
     found: dict[str, dict[str, int]] = {}
     for (kind, quota), pods in placed.items():
         if kind == ELASTIC:
@@ -294,14 +294,14 @@ def elastic_used(placed: Placed) -> dict[str, dict[str, int]]:
 
 
 def elastic(tree: Tree) -> Iterator[Node]:
-    """The quotas of a tree that hold pods and have a share that others' asks change."""
+    """The quotas of a tree that hold pods and have a share changed by others' requests."""
     for node in tree.nodes.values():
         if node.observed is not None and node.kind == ELASTIC and not node.observed.is_parent:
             yield node
 
 
 def asked(pod: Pod) -> dict[str, int]:
-    """What a pod requests, by resource."""
+    """The requests of a pod, by resource."""
     return {key.removeprefix(ASKED): n for key, n in pod.demand.items() if key.startswith(ASKED)}
 
 

@@ -1,8 +1,8 @@
-"""How far the steps that were decided are those that the operator takes.
+"""Agreement between decided steps and the operator's steps.
 
-- ``agreed``: the cluster showed a step after it was decided.
+- ``agreed``: the cluster showed a step after its decision.
 - ``missed``: it did not, for :data:`reactors.jobs.shape.UNSEEN_US`.
-- ``unforeseen``: the cluster showed a step that nobody had decided.
+- ``unforeseen``: the cluster showed a step without a decision.
 
 Source: docs/jobs.md.
 """
@@ -15,14 +15,14 @@ import msgspec
 
 from projections.engine.parts import Part
 
-#: Most steps that are named.
+#: Most named steps.
 MOST = 200
 
 Agreement = Literal["agreed", "missed", "unforeseen"]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A step on which operator and Bursar differ. ``step``: ``create``, ``delete``, ``report`` or ``delete_job``."""
+    """A difference in steps between operator and Bursar. ``step``: ``create``, ``delete``, ``report`` or ``delete_job``."""
 
     at_us: int
     namespace: str
@@ -34,14 +34,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class SavedAgreements(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The agreements in a snapshot."""
 
     counts: dict[tuple[str, str], int]
     differences: list[Difference]
 
 
 class Agreements(Part):
-    """How many steps agreed, by step and result; and the newest that did not."""
+    """The number of steps by step and result; and the newest differences."""
 
     Saved = SavedAgreements
 

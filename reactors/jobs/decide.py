@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 #: A step may be done so long after it was decided.
 EXPIRES_US = 300 * SECOND_US
-#: Names of other pods that are passed over in a slot; whoever makes more than that waits until they are gone.
+#: Longest run of foreign pod names skipped in a slot; with more, the slot waits until they are gone.
 MOST_NAMESAKES = 100
-#: Why a pod is deleted whose work is begun again in its slot.
+#: The reason to delete a pod whose work restarts in its slot.
 LOSING = frozenset({"failed_retryable", "suspended"})
 
 
@@ -67,7 +67,7 @@ def is_concerned(view: JobsState) -> bool:
 
 
 def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[ProposedDecision]:
-    """The steps that are due and were not decided before."""
+    """The due steps without an earlier decision."""
     is_tick = isinstance(trigger.fact, ClockTicked)
     uids = sorted(view.jobs if is_tick else view.touched & view.jobs.keys())
     drafts: list[Iterator[ProposedDecision]] = []
@@ -83,12 +83,12 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
 
 
 def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
-    """One look at a job, by what is known of it."""
+    """One pass over a job, by its known state."""
     return policy.reconciled(view.jobs[uid].as_reported, view.seen(uid), now_us, view.mode)
 
 
 def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
-    """What a job needs by what is seen of it: also the steps that were decided and not seen yet."""
+    """The needs of a job by its observed state, including steps that are decided and not observed yet."""
     seen = msgspec.structs.replace(view.seen(uid), outstanding={})
     return policy.reconciled(view.jobs[uid].as_reported, seen, now_us, view.mode)
 
@@ -99,7 +99,7 @@ def _is_news(tracked: TrackedJob, found: Pass) -> bool:
 
 
 def next_attempt(view: JobsState, tracked: TrackedJob, slot: Slot) -> tuple[str, int]:
-    """The name of the next pod of a slot that Bursar makes, and which attempt it is. Names that other pods have are passed over."""
+    """The name of the slot's next pod by Bursar, and its attempt. Names of other pods are skipped."""
     first = tracked.attempts.get(slot.name, 0) + 1
     for attempt in range(first, first + MOST_NAMESAKES):
         name = f"{slot.name}-{attempt}"
@@ -146,7 +146,7 @@ def _steps(
     asked = set[str]()
     for removal in found.removals:
         pod = removal.pod
-        # What is not the job's yet is not deleted for it.
+        # An object that is not the job's yet is never deleted for it.
         if (
             pod.owner != "self"
             or pod.is_deleting
@@ -174,13 +174,13 @@ def _steps(
             )  # fmt: skip
         return
     report = steps.get(REPORT)
-    # One that was not seen in time is decided again once the job's object or its pods change.
+    # A step that was not observed in time is decided again once the job's object or its pods change.
     missed = report.status if report is not None and report.is_missed else None
     if missed is not None and is_same(found.status, missed):
         return
     if is_quiet:
         return
-    # What was decided before is what the status says by now, also where it was not seen yet.
+    # The last decided status counts as written, even before it is observed.
     if not is_same(found.status, tracked.as_reported.status):
         yield _report(job, target, found, expires_us)
 
@@ -188,7 +188,7 @@ def _steps(
 def _claims(
     view: JobsState, tracked: TrackedJob, found: Pass, expires_us: int
 ) -> Iterator[ProposedDecision]:
-    """What gets the job as its controller, and what loses it. The operator lets services be that lost their labels."""
+    """Adoptions and releases of the job's objects. The operator never releases services without the labels."""
     job = tracked.job
     for verb, step, reason, those in (
         (AdoptReplica, ADOPT, "labels_match", found.adopted),
@@ -209,7 +209,7 @@ def _claims(
 def _group(
     view: JobsState, tracked: TrackedJob, found: Pass, expires_us: int
 ) -> Iterator[ProposedDecision]:
-    """What becomes of the job's PodGroup."""
+    """The step for the job's PodGroup."""
     job, step = tracked.job, found.group
     if step is None or step.action == "keep":
         return
@@ -230,7 +230,7 @@ def _group(
 
 
 def _terms(step: GroupStep) -> dict[str, object]:
-    """What a decision says of a PodGroup."""
+    """The fields of a decision about a PodGroup."""
     spec = step.spec or {}
     return {
         "least": spec["min_member"], "requests": spec["min_resources_milli"], "queue": spec.get("queue", ""),
@@ -239,7 +239,7 @@ def _terms(step: GroupStep) -> dict[str, object]:
 
 
 def lone_services(view: JobsState, found: Pass) -> list[Slot]:
-    """The services that are missing while their pods are there: those of other slots are made with the pod."""
+    """Missing services whose pods exist. Services of other slots are made with their pod."""
     if view.mode != "on" or not view.knows_services:
         return []
     with_pod = {slot.name for slot in found.creates}
@@ -247,13 +247,13 @@ def lone_services(view: JobsState, found: Pass) -> list[Slot]:
 
 
 def lost(pod: Pod, gpu_milli: int, now_us: int) -> dict[str, int]:
-    """What is lost where a pod is begun again: seconds, and what it held of its node; nothing without a node.
+    """The loss by a restart of a pod: seconds, and its holdings on its node; empty without a node.
 
-    How much of it a checkpoint saves nobody here can know. The exact amounts are in `v1_attempts` once the pod has ended.
+    The share saved by a checkpoint is unknown. The exact amounts are in `v1_attempts` once the pod has ended.
     """
     if not pod.node:
         return {}
-    # One that has ended holds nothing since it was seen to have.
+    # An ended pod holds nothing since its end was observed.
     until_us = min(now_us, pod.seen_us) if pod.is_ended else now_us
     held_s = max(0, until_us - pod.started_us) // SECOND_US
     found = {
@@ -284,12 +284,12 @@ def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedD
 
 
 def _events(found: Pass) -> tuple[str, ...]:
-    """Each once: the operator says of every pod that ended, at every look, that it did."""
+    """Each event once: the operator repeats the end of every pod at every pass."""
     return tuple(dict.fromkeys(found.events))
 
 
 def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
-    """Why a step need not be done any more by what is known since; "" = it must."""
+    """The reason why newer facts make a step unnecessary; "" = it is still needed."""
     tracked = view.jobs.get(job_uid(decision))
     if tracked is None:
         return "gone"

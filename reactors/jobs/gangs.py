@@ -1,4 +1,4 @@
-"""The PodGroup of a job whose pods start together. Pure.
+"""The PodGroup of a job with pods that start together. Pure.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/scheduling.go`` and ``control/podgroup_control.go``; docs/jobs.md.
 """
@@ -13,10 +13,10 @@ _HELD = ("", "Pending")
 
 
 def group_step(job: Job, gang: Gang, rules: Rules) -> GroupStep:
-    """The PodGroup as it should be, and whether its pods have to wait for it.
+    """The wanted PodGroup, and whether its pods have to wait for it.
 
-    The operator makes the pods beside it, but for volcano's. Bursar makes none before the PodGroup was seen: a scheduler that does
-    not know it yet may take each of them for itself.
+    The operator makes the pods at the same time, except for volcano. Bursar makes none before the PodGroup was
+    observed: a scheduler without it may place each of them alone.
     """
     wanted = job.spec.gang or GangSpec()
     members = job.total if wanted.min_available is None else wanted.min_available
@@ -41,7 +41,7 @@ def group_step(job: Job, gang: Gang, rules: Rules) -> GroupStep:
 
 
 def _least(job: Job, gang: Gang, members: int) -> dict[str, int]:
-    """What ``members`` pods request, those of the most important types first."""
+    """The requests of ``members`` pods, the most important types first."""
 
     def importance(entry: tuple[str, ReplicaSpec]) -> int:
         return -gang.priorities.get(entry[1].priority_class, 0)

@@ -1,7 +1,7 @@
-"""The limits of a job: how often it may fail, and how long it may run. Pure.
+"""The limits of a job: the number of its failures, and its run time. Pure.
 
-The operator counts restarts of containers in running pods alone: a pod that is replaced begins anew, so a job whose pods are
-replaced by exit code never reaches its limit. Under Bursar's own rules replaced pods count, too.
+The operator counts restarts of containers in running pods alone. A replaced pod starts from zero, so a job with
+replacement by exit code never reaches its limit. Under Bursar's own rules replaced pods count, too.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/job.go``; docs/jobs.md.
 """
@@ -29,7 +29,7 @@ def is_past_backoff(job: Job, pods: Sequence[SeenPod], seen: Seen, rules: Rules)
         restarts += seen.replaced
     if restarts >= max(limit, 1):
         return True
-    # A new failure while nothing was tried again is one too many for a limit of 0.
+    # With a limit of 0, the first new failure is already one too many.
     failed = sum(one.phase == "Failed" for one in pods)
     before = sum(one.failed for one in job.status.counts.values())
     active = sum(one.phase not in ("Succeeded", "Failed") and not one.is_deleting for one in pods)

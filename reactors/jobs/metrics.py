@@ -34,7 +34,7 @@ def figures(replica: Replica) -> Iterator[Metric]:
 
 
 def runner(view: JobsState, tracked: TrackedJob, policy: JobsPolicy) -> str:
-    """Who runs a job: ``bursar``, ``operator``, or whom the job names."""
+    """The runner of a job: ``bursar``, ``operator``, or the one named in the job."""
     from reactors.jobs.passes import OPERATOR, run_elsewhere
 
     rules, manager = policy.rules_in(view.mode), tracked.job.spec.managed_by
@@ -46,7 +46,7 @@ def runner(view: JobsState, tracked: TrackedJob, policy: JobsPolicy) -> str:
 
 
 def runners(replica: Replica) -> dict[str, int]:
-    """How many jobs that have not ended are run by whom."""
+    """The number of jobs that have not ended, by runner."""
     view, current = replica.states[NAME], replica.policies.of(NAME)
     assert isinstance(view, JobsState)
     if current is None:
@@ -58,7 +58,7 @@ def runners(replica: Replica) -> dict[str, int]:
 
 
 def phase(status: Status) -> str:
-    """The newest condition that holds; ``Pending`` before the first."""
+    """The newest true condition; ``Pending`` before the first."""
     return next(
         (one.type for one in reversed(status.conditions) if one.status == "True"), "Pending"
     )

@@ -1,8 +1,8 @@
 """Orphans: pods and services with a job's labels and no controller, and the job's choice among them. Pure.
 
-A job takes one pod for each of its slots that has none. It does so where Bursar runs it, until it ends, and not while it is
-suspended. A pod that has ended, or is being deleted, is left alone, and so is a second pod for one slot: what nobody made for a
-job is never deleted for it. Two jobs of one name take nothing.
+A job takes one pod for each of its empty slots. It does so if Bursar runs it, until it ends, and not while it is
+suspended. Pods that have ended, pods in deletion, and second pods for one slot are never taken. Pods made outside Bursar are
+never deleted for a job. Two jobs of one name take nothing.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/control/controller_ref_manager.go``; docs/jobs.md.
 """
@@ -17,12 +17,12 @@ from reactors.jobs.shape import INDEX, JOB, KINDS, TYPE, Job
 from reactors.jobs.steps import ADOPT, RELEASE, TrackedJob, has_place, service_key
 
 _LIVE = ("Pending", "Running")
-#: Who makes pods may give any number of them the labels of a job.
+#: Users may give any number of pods the labels of a job.
 MOST_LOOKED_AT = 100
 
 
 class Orphans:
-    """Uids of pods without a controller, in order, by the namespace and the name of the job that their labels have."""
+    """Uids of pods without a controller, in order, by the namespace and the name of the job in their labels."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._of: dict[tuple[str, str], list[str]] = {}
@@ -98,7 +98,7 @@ def takes_any(job: Job) -> bool:
 
 
 def takes(state: ClusterState, jobs: Mapping[str, TrackedJob], tracked: TrackedJob) -> bool:
-    """Whether a job takes what carries its labels: where no other job has its name, too."""
+    """Whether a job takes objects with its labels: yes, unless another job has its name, too."""
     job = tracked.job
     return takes_any(job) and named(state, jobs, job.namespace, job.name) is tracked
 
@@ -139,7 +139,7 @@ def for_free_slots(
 def orphaned_service(
     state: ClusterState, job: Job, name: str, left: Collection[str]
 ) -> Service | None:
-    """The service of this name with the job's label that nobody controls; None where its uid is in ``left``."""
+    """The service of this name with the job's label and without a controller; None if its uid is in ``left``."""
     found = state.services.get(state.named(Service.kind, job.namespace, name))
     if found is None or found.owner is not None or found.is_terminating or found.uid in left:
         return None

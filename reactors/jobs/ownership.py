@@ -15,7 +15,7 @@ Claim = Literal["ours", "adopt", "release", "no"]
 def claim(
     owner: Ownership, *, is_selected: bool, is_deleting: bool, is_job_deleting: bool
 ) -> Claim:
-    """Whether an object belongs to a job. ``adopt``: once a fresh look says that the job is still there."""
+    """Whether an object belongs to a job. ``adopt``: after a fresh read shows the job still there."""
     if owner == "other":
         return "no"
     if owner == "self":

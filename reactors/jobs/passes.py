@@ -1,12 +1,12 @@
-"""One pass over a job: what it needs by what is seen of it now. Pure; the rules stand beside the files that they are about.
+"""One pass over a job: its needs by its observed state. Pure. Each rule is in a module of its own.
 
-1. A job that somebody else runs, that is being deleted, whose pods cannot be named, or of which decided steps were not seen yet,
-   is let alone.
+1. Some jobs are skipped: those with another runner, in deletion, with invalid pod names, or with decided steps not observed
+   yet.
 2. A finished job is cleaned up by its policy, and deleted once its time is over.
-3. A suspended job loses its pods and services, whatever that policy says.
+3. A suspended job loses its pods and services, whatever that policy is.
 4. A job past its limits fails, and loses them, too.
-5. Else each type gets the pods and services that it lacks, unless the job is too large, loses what is too many, and failed pods are
-   replaced.
+5. Otherwise each type gets its missing pods and services, unless the job is
+too large. It loses surplus ones, and failed pods are replaced.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/job.go``; docs/jobs.md.
 """
@@ -37,13 +37,13 @@ from reactors.jobs.shape import (
 )
 from reactors.jobs.success import StatusDraft, conclude
 
-#: The operator whose jobs these are, and who runs them as ``managedBy`` says it of Bursar.
+#: The name of the operator's jobs, and Bursar's name in ``managedBy``.
 OPERATOR, BURSAR = "kubeflow.org/training-operator", "bursar.io/jobs"
 _RUNS = ("Running", "Pending")
 
 
 def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
-    """What follows from one look at ``job``."""
+    """The result of one pass over ``job``."""
     skipped = _skipped(job, seen, now_us, rules)
     if skipped:
         return Pass(skipped=skipped, status=job.status)
@@ -72,7 +72,7 @@ def _skipped(job: Job, seen: Seen, now_us: int, rules: Rules) -> str:
 
 
 def run_elsewhere(job: Job, rules: Rules, *, is_elsewhere: bool) -> str:
-    """Why somebody else runs a job; "" = nobody does. ``is_elsewhere``: another program made a pod of it."""
+    """The reason why another program runs a job; "" = none does. ``is_elsewhere``: another program made a pod of it."""
     manager = job.spec.managed_by
     if not rules.runs:
         is_operators = manager in (None, OPERATOR) or not (rules.is_v1 or manager)
@@ -93,7 +93,7 @@ class _Reconciliation:
         self.services = [one for one in seen.services if self._is_ours(one, "service")]
 
     def _is_ours(self, one: SeenPod | SeenService, kind: str) -> bool:
-        # The operator lists what carries its labels only, and never adopts a pod.
+        # The operator lists only objects with its labels, and never adopts a pod.
         if self.rules.is_v1 and (not one.is_selected or (kind == "pod" and one.owner == "none")):
             return False
         found = claim(
@@ -111,7 +111,7 @@ class _Reconciliation:
     def clean_up(self) -> None:
         """A finished job."""
         if self._is_over_limits():
-            # As when it failed: what was not deleted then would run for ever.
+            # As at its failure: pods not deleted then would run for ever.
             self._remove(LIMIT_REACHED, "All")
         else:
             self._remove("finished", self.job.spec.clean_pod_policy or "None")
@@ -140,7 +140,7 @@ class _Reconciliation:
         self.found.events.append(f"Normal {self.job.kind}Suspended")
 
     def go_on(self) -> None:
-        """A job that is to run."""
+        """A pass over a job that should run."""
         if self.rules.runs and not self.draft.status.conditions:
             self.draft.set("Created")
         if self.draft.status.is_true("Suspended"):
@@ -161,12 +161,12 @@ class _Reconciliation:
         self._replicas()
 
     def _is_over_limits(self) -> bool:
-        """Whether a job that ended did so by its limits. The operator does not ask."""
+        """Whether a job ended by its limits. The operator does not check it."""
         status = self.job.status
         if self.rules.is_v1 or not status.is_true("Failed") or status.completion_us is None:
             return False
         if self.seen.is_over_limits:
-            # Counted again it could be fewer: pods that are gone count no more.
+            # A new count could be lower: deleted pods are not in it.
             return True
         left_us = deadline_left_us(self.job, status.completion_us)
         return (left_us is not None and left_us <= 0) or is_past_backoff(
@@ -206,7 +206,7 @@ class _Reconciliation:
                 if condition == "Restarting" or self.rules.is_v1:
                     self.draft.set(condition)
             lacking, surplus = services(job, type, spec.count, self.services, self.rules)
-            # That of a pod that waits is made with it.
+            # The service of a waiting pod is made with it.
             waiting = {one.name for one in those.missing} if is_held else set[str]()
             found.service_creates += [one for one in lacking if one.name not in waiting]
             found.service_removals += surplus

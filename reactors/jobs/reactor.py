@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def effects(adapters: Adapters) -> Effects:
     """The effector of the steps of jobs."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    # A question to the reactors needs no effects, and should not pay for the import.
     from reactors.engine.adapters import Effects
     from reactors.jobs.effectors.keep import PodGroupEffector
     from reactors.jobs.effectors.run import JobEffector
@@ -36,14 +36,14 @@ def effects(adapters: Adapters) -> Effects:
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
-    """What a scraper sees of it."""
+    """Its metrics for a scraper."""
     from reactors.jobs.metrics import figures
 
     return figures(replica)
 
 
 def run_by(replica: Replica) -> Mapping[str, int]:
-    """How many jobs are run by whom."""
+    """The number of jobs by runner."""
     from reactors.jobs.metrics import runners
 
     return runners(replica)

@@ -1,4 +1,4 @@
-"""How the pods of a job find each other: names, labels and environment of each. Pure.
+"""Discovery among the pods of a job: names, labels and environment of each. Pure.
 
 Source: Kubeflow training-operator v1, ``tensorflow/tensorflow.go``, ``pytorch/envvar.go``, ``xgboost/xgboost.go``,
 ``paddlepaddle/envvar.go``, ``jax/envvar.go``; docs/jobs.md.
@@ -16,7 +16,7 @@ from bus.events.workloads import ReplicaSpec
 from reactors.jobs.replicas import EXIT_CODE, replica_name
 from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slot, api_of
 
-#: Where a gang's scheduler reads which pods start together.
+#: The annotation in which a gang's scheduler reads the pods' group.
 VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
 PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
 #: Where a variable names it, the pod's own address.
@@ -32,7 +32,7 @@ class PodPlan(msgspec.Struct, frozen=True):
     restart_policy: str
     scheduler_name: str
     environment: dict[str, str]
-    #: The PodGroup of Kubernetes' own API that it names.
+    #: The named PodGroup of Kubernetes' own API.
     group: str = ""
 
 
@@ -66,7 +66,7 @@ def pod_plan(
 
 
 def warnings(spec: ReplicaSpec, gang: Gang | None) -> list[str]:
-    """What of the pod template of one type is overwritten, or stands against its gang's scheduler."""
+    """Fields of one type's pod template that are overwritten, or conflict with its gang's scheduler."""
     found = ["SetPodTemplateRestartPolicy"] if spec.template_restart_policy else []
     if (
         gang is not None
@@ -80,7 +80,7 @@ def warnings(spec: ReplicaSpec, gang: Gang | None) -> list[str]:
 def environment(job: Job, slot: Slot, domain: str = "") -> dict[str, str]:
     """The variables by which a pod finds the others."""
     if job.kind == "TFJob":
-        # A single pod has nobody to find.
+        # A single pod has no others to find.
         return {} if job.total == 1 else {"TF_CONFIG": _tf_config(job, slot, domain)}
     return _VARIABLES[job.kind](job, slot)
 
@@ -156,7 +156,7 @@ def _xgboost(job: Job, slot: Slot) -> dict[str, str]:
 
 
 def _paddle(job: Job, slot: Slot) -> dict[str, str]:
-    """Everybody meets at the master, else at worker 0, which names its own address: its service may not be there yet."""
+    """All meet at the master, else at worker 0. Worker 0 names its own address: its service may not exist yet."""
     type = job.leader or "Worker"
     host, port = _place(job, type)
     is_meeting = slot.type == type and slot.index == 0

@@ -1,8 +1,8 @@
 """The pods and services of one replica type: missing ones, surplus ones, and pods to replace. Pure.
 
-A slot is a type and an index. What the training operator does otherwise than Bursar's own rules, and is repeated under its
-rules only: a slot is made beyond the number of replicas where an index below a higher one is free, and for none at all;
-what is out of range is still evaluated.
+A slot is a type and an index. Some behavior of the training operator differs from Bursar's own rules, and is repeated under its
+rules only: it makes a slot beyond the number of replicas if an index below a higher one is free, and for zero replicas;
+out-of-range slots are still evaluated.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/pod.go`` and ``service.go``; docs/jobs.md.
 """
@@ -24,10 +24,10 @@ One = TypeVar("One", SeenPod, SeenService)
 LONGEST_INDEX = 4
 LONGEST_ATTEMPT = 6
 
-#: What a service can be called: a label of RFC 1035.
+#: The form of a service's name: a label of RFC 1035.
 _LABEL = re.compile("[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
-#: The policy of pods whose exit code decides, and the lowest code after which they are replaced.
+#: The restart policy by exit code, and the lowest code of a replacement.
 EXIT_CODE = "ExitCode"
 RETRYABLE = 128
 
@@ -39,14 +39,14 @@ class Replicas(msgspec.Struct):
     counts: ReplicaCounts
     missing: list[Slot]
     surplus: list[SeenPod]
-    #: Pods of a slot that a later attempt has, too.
+    #: Pods of a slot with a later attempt.
     doubled: list[SeenPod]
-    #: Failed pods that are replaced, and those whose exit code says that they never succeed.
+    #: Failed pods to replace, and those with an exit code of permanent failure.
     failed: list[SeenPod]
     is_lost: list[SeenPod]
-    #: Pods whose container ended.
+    #: Pods with an ended container.
     ended: list[SeenPod]
-    #: The conditions that failed pods set, in the order of their indices: after ``Failed`` nothing changes any more.
+    #: The conditions set by failed pods, in the order of their indices: after ``Failed`` nothing changes any more.
     conditions: list[str]
 
 
@@ -62,7 +62,7 @@ def replica_name(job: str, type: str, index: int | str) -> str:
 
 def unnameable(job: Job) -> str:
     """Why pods and services of a job cannot have their names, ``invalid_name`` or ``doubled_type``; "" = they can."""
-    # Decisions carry these names: what no API server takes must not come into the history.
+    # Decisions carry these names. A name invalid for the API server must not come into the history.
     last = [replica_name(job.name, type, max(spec.count, 1) - 1) for type, spec in job.types]
     if not all(map(_LABEL.fullmatch, last)):
         return "invalid_name"
@@ -71,7 +71,7 @@ def unnameable(job: Job) -> str:
 
 
 def attempt_of(name: str, slot: str) -> int:
-    """Which attempt at ``slot`` the pod of this name is; 0 = its name is that of none."""
+    """The attempt at ``slot`` of the pod with this name; 0 = the name has no attempt."""
     rest = name.removeprefix(f"{slot}-")
     is_number = rest.isascii() and rest.isdigit() and len(rest) <= LONGEST_ATTEMPT
     return int(rest) if is_number and rest != name else 0
@@ -83,7 +83,7 @@ def slots(indices: Iterable[int], count: int, rules: Rules) -> int:
 
 
 def _looked_at(job: Job, indices: Iterable[int], count: int, rules: Rules) -> Iterable[int]:
-    """The slots by index; of a job that is too large those that have something: none is missing."""
+    """The slots by index; of a too large job only the occupied ones: it misses none."""
     return sorted(indices) if job.is_too_large else range(slots(indices, count, rules))
 
 
@@ -120,7 +120,7 @@ def evaluated(
                 found.failed.append(pod)
                 found.conditions.append("Restarting")
         is_ending = pod.phase == "Running" and pod.is_deleting
-        # Under its own rules a pod that ends and is replaced has not failed.
+        # Under its own rules a replaced pod that ended has not failed.
         is_counted = rules.is_v1 or policy == "Never"
         active += pod.phase == "Running" and not pod.is_deleting
         succeeded += pod.phase == "Succeeded"
@@ -132,7 +132,7 @@ def evaluated(
 def services(
     job: Job, type: str, count: int, seen: Sequence[SeenService], rules: Rules
 ) -> tuple[list[Slot], list[str]]:
-    """The services of one type that are missing, and the names of those that are too many."""
+    """The missing services of one type, and the names of its surplus ones."""
     places = _by_index(type, seen)
     missing, surplus = [], []
     for index in _looked_at(job, places, count, rules):
@@ -145,7 +145,7 @@ def services(
 
 
 def _by_index(type: str, seen: Sequence[One]) -> dict[int, list[One]]:
-    """By index; what has no index, or no number for one, is no replica."""
+    """Objects by index; one without a valid index is no replica."""
     found: dict[int, list[One]] = {}
     for one in seen:
         if one.type != type.lower() or len(one.index) > LONGEST_INDEX:

@@ -1,4 +1,4 @@
-"""What a look sees of a job: its pods and services in the state of the cluster. Pure.
+"""The input of a pass: a job's pods and services in the state of the cluster. Pure.
 
 Source: docs/jobs.md.
 """
@@ -18,14 +18,14 @@ from reactors.jobs.steps import END_GROUP, GROUP, TrackedJob, attempt_at, is_of
 
 
 class PodEnd(msgspec.Struct, frozen=True):
-    """What the state of the cluster does not hold of a job's pod."""
+    """Facts about a job's pod beyond the state of the cluster."""
 
     exits: dict[str, int]
     restarts: int
 
 
 def job_pods(state: ClusterState, job: Job) -> list[Pod]:
-    """The pods that the job controls."""
+    """The pods controlled by the job."""
     found = (state.pods.get(one) for one in sorted(state.index.owned[job.uid]))
     return [pod for pod in found if pod is not None and is_of(pod, job)]
 
@@ -49,7 +49,7 @@ def around(
 
 
 def seen_pod(pod: Pod, job: Job, end: PodEnd | None) -> SeenPod:
-    """A pod of a job, or one that it may take, as a look sees it."""
+    """A pod of a job, or one that it may take, as input of a pass."""
     return SeenPod(
         pod.name, pod.uid, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, ""), pod.phase,
         pod.is_terminating, end.restarts if end else 0,
@@ -62,8 +62,8 @@ def seen_pod(pod: Pod, job: Job, end: PodEnd | None) -> SeenPod:
 def job_services(
     state: ClusterState, job: Job, takes: Callable[[str], Service | None]
 ) -> Iterator[SeenService]:
-    """Services with the names of the job's slots: the job's own, else what ``takes`` finds by that name. None of a job that is
-    too large.
+    """Services with the names of the job's slots: the job's own, else the result of ``takes`` for that name. Empty for a job
+    that is too large.
     """
     for type, spec in () if job.is_too_large else job.types:
         for index in range(spec.count):
@@ -78,14 +78,14 @@ def job_services(
 
 
 def service_of(state: ClusterState, job: Job, name: str) -> Service | None:
-    """The service of this name that the job controls."""
+    """The service of this name with the job as its controller."""
     found = state.services.get(state.named(Service.kind, job.namespace, name))
     is_own = found is not None and found.owner is not None and found.owner.uid == job.uid
     return found if is_own else None
 
 
 def gang_of(state: ClusterState, job: Job, scheduler: str) -> Gang:
-    """The job's PodGroup in the API that the scheduler reads; one that the job does not control is none."""
+    """The job's PodGroup in the API of the scheduler; one with another controller does not count."""
     gang = Gang(scheduler, None, {one.name: one.value for one in state.current_classes()})
     found = state.pod_groups.get(state.named(api_of(gang), job.namespace, job.name))
     if found is None or found.owner is None or found.owner.uid != job.uid:
@@ -95,11 +95,11 @@ def gang_of(state: ClusterState, job: Job, scheduler: str) -> Gang:
 
 
 def group_seen(jobs: Mapping[str, TrackedJob], change: Change) -> set[str]:
-    """A PodGroup changed: what was decided about it came about. Uids of the jobs."""
+    """Fold a changed PodGroup: its decided step is observed. Uids of the jobs."""
     touched = set[str]()
     for row in (change.before, change.after):
         tracked = jobs.get(row.owner.uid) if isinstance(row, PodGroup) and row.owner else None
-        # Whoever makes PodGroups writes any owner into them.
+        # Users can write any owner into a PodGroup.
         if tracked is None or not _is_named_as(row, tracked.job):
             continue
         touched.add(tracked.job.uid)

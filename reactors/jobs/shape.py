@@ -16,9 +16,9 @@ from bus.events.workloads import REPLICA_TYPES, Condition, ReplicaCounts, Replic
 
 #: Why pods are deleted of a job past its limits.
 LIMIT_REACHED = "limit_reached"
-#: So long a decided step may be unseen. The operator itself waits as long for what it asked for.
+#: Longest time for a decided step to stay unobserved. The operator itself waits as long.
 UNSEEN_US = 300 * SECOND_US
-#: A job of more pods gets none: nobody can want it, and it would fill the memory.
+#: A larger job gets no pods: this size is always a mistake, and it would fill the memory.
 MOST_PODS = 10_000
 
 
@@ -28,21 +28,21 @@ class TrainingKind(msgspec.Struct, frozen=True):
     kind: str
     #: The value of the label ``operator-name``.
     operator: str
-    #: The container that trains, and the port under which replicas find each other where the template names none.
+    #: The training container, and the port for replicas to find each other if the template names none.
     container: str
     port: int
-    #: The types that decide alone about the job's success, where it has one of them; else ``Worker`` does.
+    #: The types that alone decide about the job's success, if it has one of them; else ``Worker`` does.
     leaders: tuple[str, ...]
-    #: What holds where a replica type says no restart policy.
+    #: The default restart policy of a replica type.
     restart_policy: str
     #: Where no type leads, worker 0 has the role of the master.
     worker_leads: bool = True
-    #: Under the operator's rules workers never decide, and any failed pod ends the job but one whose exit code is asked.
+    #: Under the operator's rules workers never decide, and any failed pod ends the job, except under the policy of exit codes.
     is_strict: bool = False
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All types, in the order in which they are looked at."""
+        """All types, in the order of the pass."""
         return REPLICA_TYPES[self.kind]
 
 
@@ -66,16 +66,16 @@ _KINDS = (
     TrainingKind("JAXJob", "jaxjob-controller", "jax", 6666, (), "Never"),
 )  # fmt: skip
 
-#: The kinds of PodGroups that are made for jobs.
+#: The kinds of PodGroups made for jobs.
 GROUPS = frozenset({NATIVE, PLUGINS, VOLCANO})
 KINDS: dict[str, TrainingKind] = {one.kind: one for one in _KINDS}
 
 _VOLCANO = "volcano"
-#: What reads PodGroups of Kubernetes' own API. As no pod names a scheduler so, its own name stays.
+#: The reader of PodGroups of Kubernetes' own API. Pods never name a scheduler so, so their own name stays.
 _KUBE = "kube-scheduler"
 
 Ownership = Literal["self", "other", "none"]
-#: What a pod of the kind is labelled with, below ``training.kubeflow.org/``.
+#: The labels of the kind's pods, below ``training.kubeflow.org/``.
 PREFIX = "training.kubeflow.org/"
 TYPE, INDEX, JOB, OPERATOR, ROLE = (
     f"{PREFIX}{name}"
@@ -128,7 +128,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def types(self) -> list[tuple[str, ReplicaSpec]]:
-        """Its replica types in the order of its kind; types that the kind does not know come last."""
+        """Its replica types in the order of its kind; unknown types come last."""
         order = {name: place for place, name in enumerate(self.rules.types)}
         found = sorted(self.spec.replicas, key=lambda name: (order.get(name, len(order)), name))
         return [(name, self.spec.replicas[name]) for name in found]
@@ -145,7 +145,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def leader(self) -> str:
-        """The type that decides alone about its success; "" = it has none."""
+        """The type that alone decides about its success; "" = none."""
         return next((name for name in self.rules.leaders if name in self.spec.replicas), "")
 
     def policy(self, replicas: ReplicaSpec) -> str:
@@ -164,13 +164,13 @@ class SeenPod(msgspec.Struct, frozen=True):
     is_deleting: bool = False
     #: Restarts of its containers.
     restarts: int = 0
-    #: Of the container that trains; None = that did not end.
+    #: Of the training container; None = it did not end.
     exit_code: int | None = None
     owner: Ownership = "self"
     #: Its labels are those of the job.
     is_selected: bool = True
     node: str = ""
-    #: Which attempt at its slot it is by its name; 0 = its name is that of none.
+    #: The attempt at its slot, by its name; 0 = its name has no attempt.
     attempt: int = 0
 
 
@@ -190,11 +190,11 @@ class Outstanding(msgspec.Struct, frozen=True):
 
     creations: int = 0
     deletions: int = 0
-    #: When the pass was that decided them; None = they are never given up.
+    #: The time of the deciding pass; None = the steps never expire.
     since_us: int | None = None
 
     def raised(self, creations: int = 0, deletions: int = 0) -> Outstanding:
-        """With more of them; fewer where a number is negative, as something was seen. That takes no new time."""
+        """With more steps; fewer for a negative number, after an observation. The time stays."""
         return Outstanding(self.creations + creations, self.deletions + deletions, self.since_us)
 
     def is_settled(self, now_us: int) -> bool:
@@ -206,9 +206,9 @@ class Outstanding(msgspec.Struct, frozen=True):
 def may_look(
     types: Iterable[str], outstanding: Mapping[str, Outstanding], now_us: int, rules: Rules
 ) -> bool:
-    """Whether a job with these replica types may be looked at again, by what was decided and not seen.
+    """Whether a pass over a job with these replica types is due, by its decided and unobserved steps.
 
-    The operator goes on as soon as all pods, or all services, of any one type were seen. Bursar waits for all pods.
+    The operator goes on as soon as all pods, or all services, of any one type were observed. Bursar waits for all pods.
     """
     parts = ("pods", "services") if rules.is_v1 else ("pods",)
     keys = [f"{type.lower()}/{part}" for type in types for part in parts]
@@ -242,32 +242,32 @@ def is_volcano(gang: Gang) -> bool:
 
 
 def api_of(gang: Gang) -> str:
-    """Which API's PodGroups its scheduler reads."""
+    """The API of the PodGroups that its scheduler reads."""
     if is_volcano(gang):
         return VOLCANO
     return NATIVE if gang.scheduler == _KUBE else PLUGINS
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What is known around a job at one moment."""
+    """The known surroundings of a job at one moment."""
 
     pods: tuple[SeenPod, ...] = ()
     services: tuple[SeenService, ...] = ()
     #: By ``<type in lower case>/pods`` and ``/services``.
     outstanding: Mapping[str, Outstanding] = {}
     gang: Gang | None = None
-    #: Failed pods that were replaced.
+    #: Replaced failed pods.
     replaced: int = 0
-    #: Somebody else makes pods of it.
+    #: Another program makes pods of it.
     is_elsewhere: bool = False
     #: A pod of it was to be deleted before as it was past its limits.
     is_over_limits: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """``is_v1``: as the training operator decides, with its faults (docs/jobs.md).
+    """``is_v1``: the rules of the training operator, with its faults (docs/jobs.md).
 
-    ``runs``: which jobs Bursar runs, ``marked`` or ``all``; "" = none, an operator does.
+    ``runs``: the jobs under Bursar, ``marked`` or ``all``; "" = none, an operator runs them.
     """
 
     is_v1: bool = True
@@ -293,13 +293,13 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 class GroupStep(msgspec.Struct, frozen=True):
-    """What becomes of a PodGroup. ``spec`` None = it is deleted; ``is_held``: no pod is made before it starts."""
+    """The step for a PodGroup. ``spec`` None = delete it; ``is_held``: no pod is made before it starts."""
 
-    #: The operator updates what is there at every look; ``keep``: it says what it should.
+    #: The operator updates an existing one at every pass; ``keep``: it already has the wanted spec.
     action: Literal["create", "update", "keep", "delete"]
     spec: dict[str, object] | None = None
     is_held: bool = False
-    #: Of the one that is there; "" = none is, or it was not seen.
+    #: Of the existing one; "" = there is none, or it was not observed.
     uid: str = ""
 
 
@@ -313,8 +313,9 @@ class Timer(msgspec.Struct, frozen=True):
 class Pass(msgspec.Struct, kw_only=True):
     """The results of one look at a job."""
 
-    #: Why nothing was looked at: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``invalid_name``,
-    #: ``doubled_type`` or ``outstanding``; ``too_large`` and ``gang_waits``: all was but what is missing; "" = it was.
+    #: The reason to skip the job: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``invalid_name``,
+    #: ``doubled_type`` or ``outstanding``; ``too_large`` and
+    #: ``gang_waits`` skip only missing objects; "" = nothing was skipped.
     skipped: str = ""
     creates: list[Slot] = []
     removals: list[Removal] = []

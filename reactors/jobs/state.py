@@ -1,7 +1,7 @@
-"""What is known of training jobs beside the state of the cluster: their specs, and the steps that were decided and not seen yet.
+"""The state of training jobs beside that of the cluster: their specs, and decided steps that are not observed yet.
 
-In shadow a step that is not seen for :data:`reactors.jobs.shape.UNSEEN_US` is missed, and is decided again once the job's object
-changes. Where Bursar runs jobs, it is decided again at once, as is one that a complete list shows not to have come about.
+In shadow, a step unobserved for :data:`reactors.jobs.shape.UNSEEN_US` is missed, and is decided again once the job's object
+changes. If Bursar runs the job, it is decided again at once, as is a step that a complete list disproves.
 
 Source: docs/jobs.md; docs/architecture.md.
 """
@@ -102,7 +102,7 @@ class JobsState(Part):
         self.state = state
         self.jobs: dict[str, TrackedJob] = {}
         self.ends: dict[str, PodEnd] = {}
-        #: Decisions that are to be done, by id: the job's uid and the step's key.
+        #: Decisions to carry out, by id: the job's uid and the step's key.
         self.awaited: dict[str, tuple[str, str]] = {}
         self.mode: Mode = "off"
         self.gang_scheduler = ""
@@ -112,11 +112,11 @@ class JobsState(Part):
         self.knows_services = False
         self.agreements = Agreements()
         self.orphans = Orphans()
-        #: The jobs about which the newest event was.
+        #: The jobs of the newest event.
         self.touched: set[str] = set()
 
     def restore(self, saved: SavedJobs) -> None:
-        """Become what was saved, beside the restored state of the cluster."""
+        """Load a snapshot, beside the restored state of the cluster."""
         super().restore(saved)
         self.orphans = Orphans(self.state.pods.values())
 
@@ -148,7 +148,7 @@ class JobsState(Part):
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
             self._settled(fact, event.time_us)
 
-    # what was seen
+    # observations
 
     def _workload(self, change: Change, fact: Fact, at_us: int) -> None:
         before = self.jobs.get(change.uid)
@@ -176,7 +176,7 @@ class JobsState(Part):
         before.steps = {key: one for key, one in before.steps.items() if not one.is_missed}
 
     def _status_seen(self, tracked: TrackedJob, old: Status, at_us: int) -> None:
-        """Compare what the operator wrote with what was decided."""
+        """Compare the operator's status with the decided one."""
         status, report = tracked.job.status, tracked.steps.get(REPORT)
         last = report.status if report is not None else None
         if report is not None and last is not None:
@@ -228,13 +228,13 @@ class JobsState(Part):
         if step is not None:
             self._agreed(CREATE)
         elif self.mode != "off" and not self.gang_scheduler and isinstance(fact, PodState):
-            # What was there before anybody could decide proves nothing.
+            # Objects older than any decision prove nothing.
             if (us(fact.created) or 0) <= max(tracked.since_us, self.since_us):
                 return
             self._differs(tracked, CREATE, pod.name, "unforeseen", at_us)
             tracked.is_elsewhere |= self.mode == "on" and not attempt
 
-    # what was decided
+    # decisions
 
     def _decided(self, decision: Decision) -> None:
         uid = job_uid(decision)
@@ -252,7 +252,7 @@ class JobsState(Part):
             self.awaited[decision.id] = (uid, key)
 
     def _settled(self, fact: EffectSettled, at_us: int) -> None:
-        """What was done is still to be seen; what was refused rests; what was not done is decided anew."""
+        """A finished step waits for its observation; a refused one rests; an undone one is decided again."""
         uid, key = self.awaited.pop(fact.decision, ("", ""))
         tracked = self.jobs.get(uid)
         if tracked is not None and key.startswith(f"{CREATE}/"):
@@ -324,7 +324,7 @@ class JobsState(Part):
     # questions
 
     def seen(self, uid: str) -> Seen:
-        """What is known around a job. In shadow a PodGroup whose job has pods has begun."""
+        """The known surroundings of a job. In shadow a PodGroup whose job has pods has started."""
         tracked, is_on = self.jobs[uid], self.mode == "on"
         orphans = self.orphans if is_on and takes(self.state, self.jobs, tracked) else None
         pods, services = around(self.state, tracked, self.ends, orphans)

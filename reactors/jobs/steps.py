@@ -1,11 +1,11 @@
-"""The steps of a training job that were decided and not seen yet. Pure.
+"""Decided steps of a training job that are not observed yet. Pure.
 
-A decided step is outstanding until the cluster shows it, so it is not decided twice, and no counter has to be kept right: a pod
-that appears is the one that was asked for if it has its name and its job's uid.
+A decided step is outstanding until the cluster shows it. So it is not decided twice, and no counter can go wrong: a new
+pod is the requested one if it has its name and its job's uid.
 
-A pod that Bursar makes is named by its slot and its attempt: ``train-worker-3-2`` is the second in its place. The attempt grows
-once a pod of the one before was seen, never before: until then the same name is asked for again, and the API server makes it
-once.
+The name of Bursar's pods is their slot and their attempt: ``train-worker-3-2`` is the second in its place. The attempt grows
+after a pod of the one before was observed, never earlier. Until then the
+same name is requested again, and the API server makes it once.
 
 Source: docs/jobs.md.
 """
@@ -35,23 +35,23 @@ from projections.cluster import Pod
 from reactors.jobs.replicas import LONGEST_INDEX, attempt_of, replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Job, Outstanding, Status
 
-#: What the API server refused is tried again after this, and after twice as long each time, up to the longest.
+#: The first pause after a refusal by the API server; it doubles each time, up to the longest.
 REST_US = 60 * SECOND_US
 LONGEST_REST_US = 600 * SECOND_US
-#: Most reports of one job that may be on their way.
+#: Most unfinished reports of one job.
 MOST_REPORTS = 8
 
 CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
-#: That an object gets the job as its controller, or loses it.
+#: The adoption of an object by the job, or its release.
 ADOPT, RELEASE = "adopt", "release"
 #: Of a job's PodGroup.
 GROUP, END_GROUP = "group", "end_group"
-#: A service that is made with a pod, or by itself where it is missing for one (:data:`SERVICE_MISSING`).
+#: A service made with a pod, or by itself if it is missing for one (:data:`SERVICE_MISSING`).
 SERVICE, SERVICE_MISSING = "service", "service_missing"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A decided step that was not seen yet. ``name``: the pod or service, "" = the job itself."""
+    """A decided step that is not observed yet. ``name``: the pod or service, "" = the job itself."""
 
     step: str
     name: str
@@ -59,10 +59,10 @@ class Step(msgspec.Struct, frozen=True):
     type: str
     at_us: int
     is_missed: bool = False
-    #: Of a report, what it says, and what reports before it said that were not seen either, the newest first.
+    #: Of a report: its status, and those of earlier unobserved reports, the newest first.
     status: Status | None = None
     earlier: tuple[Status, ...] = ()
-    #: The decision's id; when it was done; and where it was refused, until when it rests, and in which words.
+    #: The decision's id; the time when it was done; for a refusal, the end of its pause, and its message.
     decision: str = ""
     done_us: int | None = None
     rests_until_us: int = 0
@@ -85,11 +85,11 @@ class TrackedJob(msgspec.Struct):
     #: When it was seen first.
     since_us: int
     steps: dict[str, Step] = {}
-    #: Failed pods that were replaced.
+    #: Replaced failed pods.
     replaced: int = 0
-    #: By slot, the highest attempt of which a pod was seen.
+    #: By slot, the highest attempt with an observed pod.
     attempts: dict[str, int] = {}
-    #: Somebody else makes pods of it.
+    #: Another program makes pods of it.
     is_elsewhere: bool = False
     #: By replica type in lower case, while pods of it are refused.
     rests: dict[str, Rest] = {}
@@ -98,7 +98,7 @@ class TrackedJob(msgspec.Struct):
 
     @property
     def as_reported(self) -> Job:
-        """The job with the status that was decided last, if that was not seen yet."""
+        """The job with the last decided status, if that is not observed yet."""
         report = self.steps.get(REPORT)
         if report is None or report.status is None or report.is_missed:
             return self.job
@@ -116,7 +116,7 @@ class TrackedJob(msgspec.Struct):
 
     @property
     def left(self) -> set[str]:
-        """Uids of what it was not given, for a while."""
+        """Uids of refused adoptions, for a while."""
         rest = ((key, one) for key, one in self.steps.items() if one.step == ADOPT)
         return {key.removeprefix(f"{ADOPT}/") for key, one in rest if one.rests_until_us}
 
@@ -129,7 +129,7 @@ class TrackedJob(msgspec.Struct):
         return known.until_us
 
     def listed(self, step: str, asked_us: int) -> None:
-        """What was made before a complete list was asked for, and was never seen, is gone."""
+        """Forget made objects that a later complete list does not show."""
         self.steps = {
             key: one
             for key, one in self.steps.items()
@@ -137,7 +137,7 @@ class TrackedJob(msgspec.Struct):
         }
 
     def service_settled(self, fact: EffectSettled, at_us: int) -> None:
-        """What became of a creation: the service that is made with the pod is still to be seen, or was not made."""
+        """Fold the outcome of a creation: its service is still to be observed, or was not made."""
         for key, one in list(self.steps.items()):
             if one.step == SERVICE and one.decision == fact.decision:
                 if fact.result == "done":
@@ -147,20 +147,20 @@ class TrackedJob(msgspec.Struct):
 
 
 def has_place(job: Job, type: str, index: str) -> bool:
-    """Whether a pod with these labels is in one of the job's slots: who makes pods writes any labels."""
+    """Whether a pod with these labels is in one of the job's slots: users may write any labels."""
     counts = [spec.count for name, spec in job.spec.replicas.items() if name.lower() == type]
     is_number = index.isascii() and index.isdigit() and len(index) <= LONGEST_INDEX
     return is_number and str(int(index)) == index and any(int(index) < one for one in counts)
 
 
 def attempt_at(pod: Pod, job: Job) -> tuple[str, int]:
-    """The slot of a pod by its labels, and the attempt by its name; 0 = its name is that of no attempt."""
+    """The slot of a pod by its labels, and the attempt by its name; 0 = its name has no attempt."""
     slot = replica_name(job.name, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, ""))
     return slot, attempt_of(pod.name, slot)
 
 
 def is_of(pod: Pod, job: Job) -> bool:
-    """Whether a pod that names a job as its controller may be the job's: an owner of another namespace is none."""
+    """Whether a pod with a job as its controller may be the job's: an owner of another namespace is none."""
     owner = pod.owner
     return owner is not None and (pod.namespace, owner.kind) == (job.namespace, job.kind)
 
@@ -171,7 +171,7 @@ def is_same(one: Status, other: Status) -> bool:
 
 
 def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] | None:
-    """The step that a decision makes outstanding, and its key, beside those ``before``."""
+    """The outstanding step of a decision, and its key, beside those ``before``."""
     at_us, id, name = decision.at_us, decision.id, decision.target.name
     if isinstance(decision, CreateReplica):
         replica = decision.replica
@@ -197,7 +197,7 @@ def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] 
 
 
 def job_uid(decision: Decision) -> str:
-    """The job whose step a decision is."""
+    """The job of a decision's step."""
     if isinstance(decision, DeleteReplica | EndPodGroup):
         return decision.job
     if isinstance(decision, AdoptReplica | ReleaseReplica):
@@ -206,17 +206,17 @@ def job_uid(decision: Decision) -> str:
 
 
 def slot_name(decision: CreateReplica) -> str:
-    """The slot of what is made: what its service is called."""
+    """The slot of the made objects: the name of its service."""
     return decision.replica.removesuffix(f"-{decision.attempt}" if decision.attempt else "")
 
 
 def service_key(slot: str) -> str:
-    """The key of the step that makes the service of a slot."""
+    """The key of the step for the service of a slot."""
     return f"{SERVICE}/{slot}"
 
 
 def service_step(decision: CreateReplica) -> Step:
-    """That a service is made is outstanding, too, until it is seen."""
+    """The service's own step, outstanding until it is observed, too."""
     return Step(
         SERVICE, slot_name(decision), decision.type.lower(), decision.at_us, decision=decision.id
     )
@@ -233,7 +233,7 @@ def _reported(decision: ReportJob, before: Step | None) -> Step:
 
 
 def outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:
-    """By type and ``pods`` or ``services``. Nobody waits for what was refused."""
+    """By type and ``pods`` or ``services``. Refused steps are not awaited."""
     found: dict[str, Outstanding] = {}
     for one in steps.values():
         if one.is_missed or one.rests_until_us or one.step not in (CREATE, DELETE, SERVICE):

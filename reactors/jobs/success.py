@@ -1,12 +1,12 @@
 """The status of a job, once its pods are counted. Pure.
 
-- *TFJob*: with a Chief or Master that type alone decides, else the workers: all of them, or worker 0 where the success policy
-  is not ``AllWorkers``. A failed pod of any type that is not replaced fails the job, unless workers may come and go.
-- *Other kinds*: the master decides, else all workers, of an elastic PyTorchJob any one. The operator goes on to count what failed
-  of a job whose workers succeeded, and fails an XGBoostJob of which any pod failed, but where exit codes are asked.
+- *TFJob*: with a Chief or Master that type alone decides, else the workers: all of them, or worker 0 if the success policy
+  is not ``AllWorkers``. A failed pod of any type without a replacement fails the job, unless workers may come and go.
+- *Other kinds*: the master decides, else all workers, of an elastic PyTorchJob any one. After the workers' success, the
+  operator still counts failures. It fails an XGBoostJob with any failed pod, except under the policy of exit codes.
 
-Under the operator's rules a condition ``Restarting`` that was listed before hides every failure, and a job whose chief
-succeeded may fail, too. Under Bursar's own rules a failure counts unless its own pod is replaced, and success is the end.
+Under the operator's rules an earlier condition ``Restarting`` hides every failure, and a job with a successful chief
+may fail, too. Under Bursar's own rules a failure counts unless its own pod is replaced, and success is the end.
 
 Source: Kubeflow training-operator v1, ``tensorflow/tfjob_controller.go``, ``pytorch/pytorchjob_controller.go``,
 ``xgboost/xgboostjob_controller.go``; docs/jobs.md.
@@ -32,7 +32,7 @@ class StatusDraft:
         self.status = job.status
 
     def set(self, type: str, status: str = "True", reason: str = "") -> None:
-        """Set a condition. ``reason``: what follows the kind, else the type."""
+        """Set a condition. ``reason``: the suffix after the kind, else the type."""
         new = Condition(type, status, f"{self.kind}{reason or type}")
         self.replace(conditions=with_condition(self.status.conditions, new))
 
@@ -60,7 +60,7 @@ def conclude(
     draft: StatusDraft, job: Job, found: Mapping[str, Replicas], pods: Sequence[SeenPod],
     rules: Rules,
 ) -> list[str]:  # fmt: skip
-    """Write what the counts mean; the events beside."""
+    """Write the status from the counts; the events beside."""
     if job.kind == "TFJob":
         return _tensorflow(draft, job, found, pods, rules)
     return _operated(draft, job, found) if rules.is_v1 else _trained(draft, job, found)

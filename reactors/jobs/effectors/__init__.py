@@ -1,1 +1,1 @@
-"""Writes to the API server for training jobs that Bursar runs."""
+"""Writes to the API server for training jobs under Bursar."""

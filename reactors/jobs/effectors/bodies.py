@@ -1,7 +1,7 @@
-"""The pods, services and statuses of a training job as they are written. Pure.
+"""The pods, services and statuses of a training job as written. Pure.
 
 A pod is the template of its replica type, read from the job itself when the pod is made: the history holds no image and no
-command. What is added: labels, the owner, the restart policy, and the variables by which pods find each other.
+command. Bursar adds labels, the owner, the restart policy, and the variables for the pods to find each other.
 
 Source: Kubeflow training-operator v1, ``common/pod.go`` and ``common/service.go``; docs/jobs.md.
 """
@@ -41,7 +41,7 @@ from reactors.jobs.steps import has_place, us
 
 Json = dict[str, Any]
 
-#: On what was made for a job: which decision did.
+#: On objects made for a job: the id of the decision.
 MADE_BY = "bursar.io/made-by"
 _KINDS = {kind.kind: kind for kind in GOVERNED if kind.kind in LAYOUTS}
 
@@ -81,7 +81,7 @@ class _PodSpec(_Camel):
 
 
 class _Template(_Camel):
-    """What is read of a template here; the rest is the API server's to check."""
+    """The needed fields of a template; the API server checks the rest."""
 
     metadata: _Labelled | None = None
     spec: _PodSpec | None = None
@@ -93,7 +93,7 @@ def job_path(kind: str, namespace: str, name: str) -> str:
 
 
 def job_in(kind: str, found: Mapping[str, Any]) -> Job:
-    """The job that was read. Raises ObservationError where it cannot be understood."""
+    """The job in an object. Raises ObservationError for an object without meaning."""
     try:
         metadata = msgspec.convert(found["metadata"], Metadata)
     except (KeyError, msgspec.ValidationError) as error:
@@ -119,7 +119,7 @@ def check_template(found: Mapping[str, Any], job: Job, type: str) -> None:
 
 
 def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica) -> Json:
-    """The pod that was decided for one slot of the job that was read as ``found``."""
+    """The decided pod for one slot of the job in ``found``."""
     gang = Gang(decision.gang_scheduler) if decision.gang_scheduler else None
     plan = pod_plan(job, slot, gang)
     template = _template(found, job, slot)
@@ -130,7 +130,7 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica)
         spec["schedulerName"] = plan.scheduler_name
     if plan.group:
         spec["schedulingGroup"] = {"podGroupName": plan.group}
-    # The variables of TensorFlow are those of the container that trains; those of the other kinds are for all.
+    # TensorFlow's variables are for the training container; those of the other kinds are for all containers.
     only = job.rules.container if job.kind == "TFJob" else ""
     for part in ("initContainers", "containers"):
         if spec.get(part):
@@ -157,7 +157,7 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica)
 
 
 def _notes(job: Job) -> dict[str, str]:
-    """The annotations by which a scheduler starts a job's pods together, without a PodGroup; none where it asks for nothing so."""
+    """Annotations for a scheduler to start a job's pods together without a PodGroup; empty if it asks for none."""
     if job.spec.gang is None:
         return {}
     wanted = job.spec.gang.min_available
@@ -167,14 +167,14 @@ def _notes(job: Job) -> dict[str, str]:
 
 
 def _group(spec: Mapping[str, Any]) -> str | None:
-    """The PodGroup that a template names itself."""
+    """The PodGroup named in a template itself."""
     found = spec.get("schedulingGroup")
     name = found.get("podGroupName") if isinstance(found, dict) else None
     return name if isinstance(name, str) else None
 
 
 def service(found: Mapping[str, Any], job: Job, slot: Slot, decision: str) -> Json:
-    """The headless service by which the pods of one slot are found, whichever attempt it is."""
+    """The headless service of one slot's pods, the same for every attempt."""
     plan = pod_plan(job, slot, None, has_variables=False)
     labels = {name: text for name, text in plan.labels.items() if name != ROLE}
     return {
@@ -232,15 +232,15 @@ def released(found: Mapping[str, Any], owner: Owner) -> tuple[list[Json] | None,
 
 
 def owned(found: Mapping[str, Any], owners: list[Json]) -> Json:
-    """JSON merge patch of an object's owners, on the condition of the version that was read."""
+    """JSON merge patch of an object's owners, on the condition of the read version."""
     identity = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
     return {"metadata": {**identity, "ownerReferences": owners}}
 
 
 def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
-    """JSON merge patch of a job's status, on the condition of the version that was read.
+    """JSON merge patch of a job's status, on the condition of the read version.
 
-    It has the fields that the operator writes: counts without zeros, and ``lastReconcileTime`` of no job whose pods are made.
+    It has the operator's fields: counts without zeros, and ``lastReconcileTime`` only for jobs without pods to make.
     """
     metadata, before = found["metadata"], found.get("status") or {}
     at = format_stamp(decision.at_us // SECOND_US * SECOND_US)
@@ -265,14 +265,14 @@ def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
 
 
 def _counts(one: ReplicaCounts) -> Json:
-    # A merge patch keeps what it does not name, and takes away what is null.
+    # A merge patch keeps absent fields, and removes null ones.
     return {
         "active": one.active or None, "succeeded": one.succeeded or None, "failed": one.failed or None,
     }  # fmt: skip
 
 
 def _selector(job: Target, type: str) -> Json:
-    """The selector of a type's pods, of the kinds that have the scale subresource: autoscalers find pods by it."""
+    """The selector of a type's pods, for kinds with the scale subresource: autoscalers find pods by it."""
     if not _KINDS[job.kind].scales:
         return {}
     labels = {JOB: job.name, OPERATOR: KINDS[job.kind].operator, TYPE: type.lower()}
@@ -304,14 +304,14 @@ def _with_variables(container: Mapping[str, Any], plan: PodPlan) -> Json:
     kept = [one for one in container.get("env") or () if one.get("name") not in plan.environment]
     added: list[Json] = [{"name": name, "value": text} for name, text in plan.environment.items()]
     if any(f"$({POD_IP})" in text for text in plan.environment.values()):
-        # What is named has to come before who names it.
+        # A variable must come before its uses.
         source = {"fieldRef": {"fieldPath": "status.podIP"}}
         added.insert(0, {"name": POD_IP, "valueFrom": source})
     return {**container, "env": [*kept, *added]}
 
 
 def _ports(found: Mapping[str, Any], job: Job, slot: Slot) -> Sequence[Json]:
-    """Those of the container that trains, with the one under which replicas find each other."""
+    """The ports of the training container, with the one for replicas to find each other."""
     layout = LAYOUTS[job.kind]
     containers = (_template(found, job, slot).get("spec") or {}).get("containers") or ()
     trains = (one for one in containers if one.get("name") == layout.container)
@@ -327,7 +327,7 @@ def _ports(found: Mapping[str, Any], job: Job, slot: Slot) -> Sequence[Json]:
 
 
 def reference(found: Mapping[str, Any], job: Job) -> Json:
-    """The ownerReference that names the job, read as ``found``, as an object's controller."""
+    """The ownerReference to the job in ``found``, as an object's controller."""
     return {
         "apiVersion": api_version(found), "kind": job.kind,
         "name": job.name, "uid": job.uid, "controller": True,

@@ -1,4 +1,4 @@
-"""PodGroups of training jobs as they are written. Pure.
+"""PodGroups of training jobs as written. Pure.
 
 Source: Kubernetes, scheduling.k8s.io PodGroup; kubernetes-sigs/scheduler-plugins and volcano-sh/volcano, PodGroup;
 docs/jobs.md.
@@ -16,7 +16,7 @@ from reactors.jobs.shape import JOB, OPERATOR, Job
 
 Json = dict[str, Any]
 
-#: The versions that are written, by API; of Kubernetes' own a cluster serves one or two.
+#: The written versions, by API; a cluster serves one or two of Kubernetes' own.
 VERSIONS = {NATIVE: ("v1beta1", "v1alpha2"), PLUGINS: ("v1alpha1",), VOLCANO: ("v1beta1",)}
 
 
@@ -26,7 +26,7 @@ def collection(api: str, version: str, namespace: str) -> str:
 
 
 def group(found: Mapping[str, Any], job: Job, decision: KeepPodGroup, version: str) -> Json:
-    """The PodGroup of the job that was read as ``found``. Its annotations are the job's, by which schedulers are told more."""
+    """The PodGroup of the job in ``found``. It has the job's annotations, since schedulers read options from them."""
     noted = found["metadata"].get("annotations") or {}
     kept = {
         name: text for name, text in noted.items() if not name.startswith("kubectl.kubernetes.io/")
@@ -46,7 +46,7 @@ def group(found: Mapping[str, Any], job: Job, decision: KeepPodGroup, version: s
 
 
 def change(there: Mapping[str, Any], decision: KeepPodGroup) -> Json:
-    """JSON merge patch of what changes with the size of a job, on the condition of the version that was read."""
+    """JSON merge patch for a new size of a job, on the condition of the read version."""
     identity = {name: there["metadata"][name] for name in ("uid", "resourceVersion")}
     least = {"minMember": decision.least, "minResources": _resources(decision)}
     return {"metadata": identity, "spec": least}

@@ -1,7 +1,7 @@
 """Makes, changes and deletes the PodGroups of training jobs. At most once for each decision.
 
-- *Make*: its name is the job's, so asking twice makes one; where somebody else's has the name the step is refused.
-- *Change*: one merge patch on the condition of the uid and of the version that was read.
+- *Make*: its name is the job's, so two requests make one. If a foreign PodGroup has the name, the step is refused.
+- *Change*: one merge patch on the condition of the uid and of the read version.
 - *Delete*: on the condition of the uid.
 
 Source: docs/jobs.md; docs/architecture.md (effectors).
@@ -31,7 +31,7 @@ from reactors.jobs.shape import Job
 class PodGroupEffector:
     """Does the steps of PodGroups. Keeps :class:`reactors.engine.adapters.Effector`."""
 
-    #: The decisions that it does.
+    #: Its decisions.
     verbs: ClassVar[tuple[type[Decision], ...]] = (KeepPodGroup, EndPodGroup)
 
     def __init__(self, cluster: Objects) -> None:
@@ -53,7 +53,7 @@ class PodGroupEffector:
         try:
             job = bodies.job_in(target.kind, found)
         except ObservationError as error:
-            # Only its user can mend it: it rests as what the API server refuses.
+            # Only its user can mend it: it rests like an object refused by the API server.
             return "refused", str(error)[:LONGEST]
         if job.uid != target.uid:
             return NAMESAKE

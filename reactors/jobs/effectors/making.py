@@ -1,4 +1,4 @@
-"""Makes objects of training jobs: one that is there already is the one that was asked for, or is somebody else's.
+"""Makes objects of training jobs. An existing object of the same name is either the wanted one or a foreign one.
 
 Source: docs/jobs.md; docs/architecture.md (effectors).
 """
@@ -16,8 +16,8 @@ from reactors.jobs.shape import INDEX, JOB, TYPE
 Json = dict[str, Any]
 Outcome = tuple[Result, str]
 
-#: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
-#: Of what stands behind such a word nobody can tell the value from the reason.
+#: Words before which a refusal is cut: the API server repeats template values after them. Outcomes go into the history,
+#: and templates do not. After such a word, values and reasons cannot be told apart.
 _VALUES = re.compile(r"(\bvalue: ).*", re.DOTALL)
 #: Longest words of a refusal.
 LONGEST = 500
@@ -26,7 +26,7 @@ NAMESAKE: Outcome = ("gone", "another object has this name")
 
 
 class Objects(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -46,7 +46,7 @@ class Objects(Protocol):
 
 
 async def made(cluster: Objects, collection: str, body: Json, owner: str) -> str:
-    """Make an object, unless it is there; what is wrong with another that has its name, "" = nothing."""
+    """Make an object, unless it exists. Returns the fault of a foreign object of its name; "" = none."""
     try:
         await cluster.create(collection, body)
     except ConflictError:

@@ -1,8 +1,8 @@
-"""Tells of a job's changes of condition as the training operator does: Kubernetes Events beside the job. Pure.
+"""Reports a job's changes of condition like the training operator: Kubernetes Events beside the job. Pure.
 
-One for each condition that a status changes and of which the operator says something: a job restarts, ends, is suspended or
-resumed. Of a failure the operator says two, of the pod as a warning and of the job; here they are one. Events are for reading
-only: the decision has all that the operator would have said, so nothing is lost with an Event.
+One Event for each condition changed by a status, if the operator reports it: a job restarts, ends, is suspended or
+resumed. For a failure the operator makes two, a warning about the pod and one about the job; here they are one. Events are
+only for readers: the decision has all their content, so a lost Event loses no fact.
 
 Source: Kubernetes API reference, events.k8s.io/v1; Kubeflow training-operator v1, ``pkg/util/status.go``; docs/jobs.md.
 """
@@ -20,7 +20,7 @@ from reactors.effectors.events import LONGEST_NOTE, micro_time
 Json = dict[str, Any]
 
 CONTROLLER = "bursar.io/jobs"
-#: What is said after the job's kind and name, by the end of the reason.
+#: The text after the job's kind and name, by the end of the reason.
 _NOTES = {
     "Succeeded": "successfully completed",
     "Failed": "has failed: pods {active} active, {succeeded} succeeded, {failed} failed",
@@ -37,12 +37,12 @@ def path(namespace: str) -> str:
 
 
 def records(decision: ReportJob, before: Sequence[Condition], api_version: str) -> Iterator[Json]:
-    """The Events of a status that takes the place of one with the conditions ``before``.
+    """The Events of a status that replaces one with the conditions ``before``.
 
     Their names follow from the decision, so no second attempt makes a second Event.
     """
     target, counts = decision.target, _NONE | decision.numbers
-    # Where an earlier status was never written, what is said of its look is on that decision.
+    # If an earlier status was never written, this decision carries the Events of its pass.
     types: dict[str, str] = {}
     for text in decision.events:
         type, _, reason = text.partition(" ")

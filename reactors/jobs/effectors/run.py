@@ -1,13 +1,13 @@
 """Makes and deletes the pods and services of training jobs, and writes their status. At most once for each decision.
 
-- *Create*: the name of a pod is its slot and its attempt, so asking twice makes one. A name that is taken is done where its
-  object belongs to the job by its uid, and to the slot by its labels, and refused where it does not. One that is being deleted is
-  waited for.
-- *Delete*: on the condition of the uid. The pod's service goes first where the pod is not made again.
-- *Adopt* and *release*: one merge patch of the owners, on the condition of the version that was read; adopted is what nobody
-  controls, after the job itself was read anew.
-- *Status*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended. Then the
-  Events of the conditions that changed (:mod:`reactors.jobs.effectors.notices`): one that is not taken is left out, and logged.
+- *Create*: the name of a pod is its slot and its attempt, so two requests make one. A taken name counts as done if its
+  object belongs to the job by its uid, and to the slot by its labels. If not, the step is refused. An object in deletion is
+  awaited.
+- *Delete*: on the condition of the uid. The pod's service goes first, if the pod is not made again.
+- *Adopt* and *release*: one merge patch of the owners, on the condition of the read version. Only objects without a controller
+  are adopted, after a fresh read of the job itself.
+- *Status*: one merge patch on the condition of the uid and of the read version. An ended job stays ended. Then the
+  Events of the changed conditions (:mod:`reactors.jobs.effectors.notices`): a rejected one is left out, and logged.
 
 Source: docs/jobs.md; docs/architecture.md (effectors).
 """
@@ -51,7 +51,7 @@ from reactors.jobs.replicas import replica_name
 from reactors.jobs.shape import Slot, Status
 from reactors.jobs.steps import SERVICE_MISSING, is_same
 
-#: Looks at a job that changes under our hands, before it waits for the next round.
+#: Attempts on a job that changes between read and write, before it waits for the next round.
 ATTEMPTS = 3
 #: Why a pod is deleted to be made again: its service stays.
 REPLACED = frozenset({"failed_retryable", "doubled"})
@@ -66,16 +66,16 @@ _log = logging.getLogger(__name__)
 class JobEffector:
     """Does the steps of training jobs. Keeps :class:`reactors.engine.adapters.Effector`."""
 
-    #: The decisions that it does.
+    #: Its decisions.
     verbs: ClassVar[tuple[type[Decision], ...]] = (
         CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob,
     )  # fmt: skip
 
     def __init__(self, cluster: Objects) -> None:
         self._cluster = cluster
-        #: Jobs that are being read now, by path: pods of one job that are made at once need one look.
+        #: Reads of jobs in progress, by path: pods of one job made at the same time share one read.
         self._readings: dict[str, asyncio.Future[Json]] = {}
-        #: Kinds of errors that were logged.
+        #: Kinds of logged errors.
         self._logged: set[type[Exception]] = set()
 
     async def act(self, decision: Decision) -> Outcome:
@@ -91,7 +91,7 @@ class JobEffector:
                 return await self._report(decision)
             return await self._end(decision)
         except ObservationError as error:
-            # Only its user can mend it: it rests as what the API server refuses.
+            # Only its user can mend it: it rests like an object refused by the API server.
             return "refused", str(error)[:LONGEST]
 
     async def _create(self, decision: CreateReplica) -> Outcome:
@@ -146,12 +146,12 @@ class JobEffector:
             return
 
     async def _claim(self, decision: AdoptReplica | ReleaseReplica) -> Outcome:
-        """Write the owners of an object, on the condition of the version that was read."""
+        """Write the owners of an object, on the condition of the read version."""
         target, owner = decision.target, decision.owner
         job_path = bodies.job_path(owner.kind, target.namespace, owner.name)
         path = bodies.claimed_path(target)
         for last in range(ATTEMPTS):
-            # Whose pods were taken must be told from one that has its name by now: read anew, and compared by uid.
+            # Another job may have the name by now: it is read again, and compared by uid.
             job = await self._cluster.get(job_path) if isinstance(decision, AdoptReplica) else None
             found = await self._cluster.get(path)
             if found["metadata"]["uid"] != target.uid:
@@ -201,7 +201,7 @@ class JobEffector:
         return DONE
 
     async def _tell(self, decision: ReportJob, before: Status, api_version: str) -> None:
-        """Events are for reading only: the status is written, whatever becomes of them."""
+        """Send Events. They are only for readers: the status is written even if they fail."""
         path = notices.path(decision.target.namespace)
         for body in notices.records(decision, before.conditions, api_version):
             try:
@@ -221,7 +221,7 @@ class JobEffector:
         return DONE
 
     async def _read(self, path: str) -> Json:
-        """The object at ``path``, by one request of all that want it at this moment."""
+        """The object at ``path``, by one shared request of all concurrent readers."""
         reading = self._readings.get(path)
         if reading is None:
             reading = self._readings[path] = asyncio.ensure_future(self._cluster.get(path))
