@@ -26,7 +26,7 @@ from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.snapshots import at
-from reactors.lab.culling.trial import Lab, Played
+from reactors.lab.culling.trial import CullingPlayed, Lab
 from reactors.lab.pods import nobody
 from reactors.lab.rules import RULES, Rule
 
@@ -72,7 +72,7 @@ def section_of(path: Path, name: str, settings: type[S]) -> S:
 class Tried(msgspec.Struct, frozen=True):
     """The results of the rules on the history by ``policy``. ``modes``: the recorded modes of culling, in order."""
 
-    played: list[Played]
+    played: list[CullingPlayed]
     policy: CullingPolicy
     modes: tuple[Mode, ...]
 

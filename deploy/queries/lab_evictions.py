@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -16,7 +15,8 @@ from reactors.catalogue import REACTORS
 from reactors.engine.snapshots import at
 from reactors.evictions import NAME
 from reactors.evictions.settings import EvictionPolicy, EvictionSettings
-from reactors.lab.evictions import EvictionTrial, Outcome, outcome
+from reactors.lab.comparison import By, Comparison
+from reactors.lab.evictions import EvictionChange, EvictionGroup, EvictionTrial, outcome
 
 
 class ProposedEvictions(msgspec.Struct, frozen=True):
@@ -38,8 +38,8 @@ def proposed_evictions(path: Path) -> ProposedEvictions:
 
 
 def tried_evictions(
-    select: Select, cluster: str, tried: ProposedEvictions, first: int, last: int, by: Literal["namespace", "team"],
-) -> Outcome:  # fmt: skip
+    select: Select, cluster: str, tried: ProposedEvictions, first: int, last: int, by: By,
+) -> Comparison[EvictionChange, EvictionGroup]:  # fmt: skip
     """A policy on the history after the event ``first`` up to ``last``."""
     known = at(select, REACTORS, cluster, first) if first else None
     earlier = partial(newest_pod, select, cluster, until=first)

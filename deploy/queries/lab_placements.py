@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from bus.envelope import Event
 from bus.errors import LedgerError
@@ -17,7 +16,14 @@ from projections.quota_trees.queries import Select, archived, facts
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at
-from reactors.lab.placements import Lives, Outcome, PlacementLab, outcome
+from reactors.lab.comparison import By, Comparison
+from reactors.lab.placements import (
+    Lives,
+    PlacementChange,
+    PlacementGroup,
+    PlacementLab,
+    outcome,
+)
 from reactors.scheduling import NAME
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
 
@@ -33,8 +39,8 @@ def proposed_placements(path: Path) -> SchedulingPolicy:
 
 
 def tried_placements(
-    select: Select, cluster: str, policies: Sequence[SchedulingPolicy], first: int, last: int, by: Literal["namespace", "team"],
-) -> list[Outcome]:  # fmt: skip
+    select: Select, cluster: str, policies: Sequence[SchedulingPolicy], first: int, last: int, by: By,
+) -> list[Comparison[PlacementChange, PlacementGroup]]:  # fmt: skip
     """Policies on the history after the event ``first`` up to ``last``. Raises SettingsError where no pod came in it."""
     begin, end = (event_at(select, one) if one else None for one in (first, last))
     if end is None or (first and begin is None):

@@ -14,7 +14,8 @@ from deploy.errors import SettingsError
 from deploy.settings.file import SettingsFile, read_settings_file
 from projections.engine.segments.reading import event_at
 from projections.quota_trees.queries import Select, archived, facts
-from reactors.lab.quotas import Limits, Proposed, QuotaOutcome, outcomes, played
+from reactors.lab.comparison import Comparison
+from reactors.lab.quotas import Changed, Limits, Proposed, QuotaGroup, outcomes, played
 from reactors.lab.quotas.arrivals import READS, Journals
 from reactors.readers import Readers
 
@@ -124,7 +125,7 @@ class _Reading:
 
 def tried_limits(
     select: Select, cluster: str, tried: Limits, first: int, last: int
-) -> list[QuotaOutcome]:
+) -> Comparison[Changed, QuotaGroup]:
     """Quotas on the history after the event ``first`` up to ``last``. Raises SettingsError for an unknown quota."""
     journals = _journals(select, cluster, tried, last)
     trees: dict[str, str] = {}
@@ -145,7 +146,8 @@ def tried_limits(
     end = event_at(select, last)
     if end is None:
         raise LedgerError("the archive has no such event: see `bursar verify`", sequence=last)
-    return outcomes(played(journals.of, tried, first, until_us=end.time_us))
+    *groups, total = outcomes(played(journals.of, tried, first, until_us=end.time_us))
+    return Comparison(tuple(total.changes), tuple(groups), total)
 
 
 def _check_above(quota: str, parents: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from projections.engine.past import sequence_before
 from projections.engine.segments.reading import selecting
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.simulate import Cull, Simulation
-from reactors.lab.culling.trial import Played
+from reactors.lab.culling.trial import CullingPlayed
 
 
 def simulated(
@@ -34,7 +34,7 @@ def simulated(
         yield Simulation(tuple(_culls(one.played[0])), *counted, None, None)
 
 
-def _culls(played: Played) -> Iterator[Cull]:
+def _culls(played: CullingPlayed) -> Iterator[Cull]:
     spans = {span.decision.id: span for span in played.spans if span.is_saved}
     for one in played.decided:
         decision = one.decision

@@ -32,14 +32,18 @@ def govern(replica: Replica, name: str, mode: Mode, policy: ReactorPolicy, at_us
     replica.apply(msgspec.structs.replace(event, sequence=replica.sequence))
 
 
-def restore(replica: Replica, known: Replica | None, reactor: Reactor) -> None:
-    """Let ``replica``, which is new and has this reactor alone, know what it knew in ``known``."""
-    if known is not None:
-        replica.restore(msgspec.msgpack.decode(saved(known, reactor), type=SavedReplica))
+def restored(reactor: Reactor, cluster: str, known: bytes) -> Replica:
+    """A replica of this reactor alone that knows what :func:`saved` gave; b"" = nothing."""
+    replica = Replica([reactor], cluster)
+    if known:
+        replica.restore(msgspec.msgpack.decode(known, type=SavedReplica))
+    return replica
 
 
-def saved(known: Replica, reactor: Reactor) -> bytes:
-    """What one reactor alone knows of all that the reactors know, to be restored several times."""
+def saved(known: Replica | None, reactor: Reactor) -> bytes:
+    """What one reactor alone knows of all that the reactors know, to be restored several times; b"" = nothing."""
+    if known is None:
+        return b""
     found, name = known.saved(), reactor.name
     current = {one: policy for one, policy in found.policies.current.items() if one == name}
     found = msgspec.structs.replace(

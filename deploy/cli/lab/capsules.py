@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bus.errors import BursarError
-from deploy.cli.culling import selecting
-from deploy.cli.lab.run import End, Start, between
+from deploy.cli.lab.comparisons import End, Start, recorded
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.words import moment
-from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
     from reactors.culling.policy import CullingPolicy
@@ -82,10 +80,8 @@ def export(
 
     if not file.name.endswith(ENDINGS):
         raise typer.BadParameter(f"the name ends in none of {', '.join(ENDINGS)}")
-    with reading(asked.place) as connection:
-        first, last = between(connection, start, end)
-        name = cluster or asked.place.cluster
-        recording = Recording(selecting(connection), name, first, last)
+    with recorded(asked, cluster, start, end) as (select, name, first, last):
+        recording = Recording(select, name, first, last)
         tried = recording.policy if policy is None else proposed(policy).culling
         history = recording.history()
         if pseudonymise:

@@ -7,28 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.cli.culling import selecting
-from deploy.cli.lab.run import (  # fmt: skip
+from deploy.cli.lab.comparisons import (
     EXACT,
     By,
     End,
     Start,
     Svg,
-    amounts,
-    between,
     changed,
+    compared_rows,
+    decision_row,
     draw,
-    hours,
-    stamp,
+    group_columns,
+    recorded,
 )
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.words import moment
-from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.lab.evictions import Change, Group
+    from reactors.lab.evictions import EvictionChange
 
 _GROUPS = ("group", "name", "recorded", "tried", "preempted", "added", "removed", "moved", *EXACT)
 _PODS = (
@@ -79,14 +77,10 @@ def evictions(
     from deploy.queries.lab_evictions import proposed_evictions, tried_evictions
 
     wanted = proposed_evictions(policy)
-    with reading(asked.place) as connection:
-        first, last = between(connection, start, end)
-        name = cluster or asked.place.cluster
-        found = tried_evictions(selecting(connection), name, wanted, first, last, by.value)
+    with recorded(asked, cluster, start, end) as (select, name, first, last):
+        found = tried_evictions(select, name, wanted, first, last, by.value)
     notes = [f"events {first + 1:,} to {last:,}"]
-    if svg is not None:
-        groups = [(one.name or "–", one) for one in found.groups]
-        draw(svg, f"Freed by {by.value}", [*groups, ("all", found.total)])
+    draw(svg, f"Freed by {by.value}", [found])
     if pods:
         rows = [_pod(one) for one in found.changes if one.kind != "same"]
         answer(asked, rows, fields=_PODS, columns=_POD_COLUMNS, notes=notes)
@@ -95,35 +89,19 @@ def evictions(
         "EVICTED: on record to under trial, shadows not counted; CHANGED: + added, - removed, ~ moved in time",
         "freed: likely, and from least to most; below 0 = used. The rules are in docs/lab.md",
     ]
-    rows = [_group(one, by.value) for one in found.groups]
-    rows.append(_group(found.total, "total"))
-    answer(asked, rows, fields=_GROUPS, columns=_columns(by.value), notes=notes)
+    rows = compared_rows([found], [], by.value, _GROUPS)
+    columns = group_columns(
+        by.value, "EVICTED", Column("CHANGED", changed, drop=2),
+        Column("PREEMPTED", lambda row: row["preempted"], is_figure=True, drop=3), less="FREED",
+    )  # fmt: skip
+    answer(asked, rows, fields=_GROUPS, columns=columns, notes=notes)
 
 
-def _group(one: Group, group: str) -> dict[str, Any]:
-    row = {name: getattr(one, name) for name in _GROUPS[1:8]}
-    return {"group": group, **row, **amounts(one)}
-
-
-def _pod(one: Change) -> dict[str, Any]:
+def _pod(one: EvictionChange) -> dict[str, Any]:
     decision = one.decision
-    target = decision.target
-    return {
-        "change": one.kind, "namespace": target.namespace, "name": target.name, "node": target.node,
-        "quota": decision.quota, "reason": decision.reason, "priority": decision.numbers.get("priority"),
-        "beneficiary": one.beneficiary or None, "team": one.team, "uid": decision.key,
-        "recorded_at": stamp(one.recorded_us), "tried_at": stamp(one.tried_us),
-    }  # fmt: skip
-
-
-def _columns(by: str) -> tuple[Column, ...]:
-    return (
-        Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
-        Column("EVICTED", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
-        Column("CHANGED", changed, drop=2),
-        Column("PREEMPTED", lambda row: row["preempted"], is_figure=True, drop=3),
-        Column("GPU-HOURS FREED", lambda row: hours(row, "gpu_milli_s"), is_figure=True),
-        Column("CORE-HOURS FREED", lambda row: hours(row, "cpu_milli_s"), is_figure=True, drop=1),
+    return decision_row(
+        one, _PODS, quota=decision.quota, priority=decision.numbers.get("priority"),
+        beneficiary=one.beneficiary or None, uid=decision.key,
     )  # fmt: skip
 
 

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bus.clock import SECOND_US, format_stamp
-from deploy.cli.culling import selecting
-from deploy.cli.lab.run import EXACT, End, Start, Svg, amounts, between, draw, hours
+from deploy.cli.lab.comparisons import (
+    EXACT,
+    End,
+    Start,
+    Svg,
+    compared_rows,
+    draw,
+    group_columns,
+    recorded,
+)
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import duration, moment
-from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.lab.quotas import Changed, QuotaOutcome
+    from reactors.lab.quotas import Changed, QuotaGroup
 
 KINDS = ("let_in", "refused", "waited", "sooner")
 _QUOTAS = ("group", "name", "recorded", "tried", *KINDS, "waited_s", *EXACT)
@@ -70,28 +77,22 @@ def quotas(
     from deploy.queries.lab_quotas import proposed_limits, tried_limits
 
     wanted = proposed_limits(limits)
-    with reading(asked.place) as connection:
-        first, last = between(connection, start, end)
-        name = cluster or asked.place.cluster
-        found = tried_limits(selecting(connection), name, wanted, first, last)
+    with recorded(asked, cluster, start, end) as (select, name, first, last):
+        found = tried_limits(select, name, wanted, first, last)
     notes = [f"events {first + 1:,} to {last:,}; quotas that the file does not name are as on record"]  # fmt: skip
-    if svg is not None:
-        draw(svg, "Saved by quota", [(one.name or "all", one) for one in found])
+    draw(svg, "Saved by quota", [found])
     if workloads:
-        rows = [_workload(one) for one in found[-1].changed]
+        rows = [_workload(one) for one in found.changes]
         answer(asked, rows, fields=_WORKLOADS, columns=_WORKLOAD_COLUMNS, notes=notes)
         return
     notes.append("LET IN, REFUSED, LATER, SOONER: otherwise than on record; saved: below 0 = spent")
-    rows = [_quota(one) for one in found]
+    rows = compared_rows([found], [], "quota", _QUOTAS, _more)
     answer(asked, rows, fields=_QUOTAS, columns=_QUOTA_COLUMNS, notes=notes)
 
 
-def _quota(one: QuotaOutcome) -> dict[str, Any]:
-    return {
-        "group": "quota" if one.name else "total", "name": one.name, "recorded": one.recorded,
-        "tried": one.tried, **{kind: one.count(kind) for kind in KINDS},
-        "waited_s": one.waited_us // SECOND_US, **amounts(one),
-    }  # fmt: skip
+def _more(one: QuotaGroup, whole: object) -> dict[str, Any]:
+    kinds = {kind: one.kinds.get(kind, 0) for kind in KINDS}
+    return {"waited_s": one.waited_us // SECOND_US, **kinds}
 
 
 def _workload(one: Changed) -> dict[str, Any]:
@@ -106,16 +107,15 @@ def _waited(row: Row) -> Cell:
     return Cell(f"{row['waited_s'] / 3600:,.1f}", "figure")
 
 
-_QUOTA_COLUMNS = (
-    Column("QUOTA", lambda row: row["name"] or "all"),
-    Column("ADMITTED", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
+_QUOTA_COLUMNS = group_columns(
+    "quota",
+    "ADMITTED",
     field("LET IN"),
     field("REFUSED"),
     Column("LATER", lambda row: row["waited"], is_figure=True),
     field("SOONER"),
     Column("WAITED HOURS", _waited, is_figure=True, drop=2),
-    Column("GPU-HOURS SAVED", lambda row: hours(row, "gpu_milli_s"), is_figure=True),
-    Column("CORE-HOURS SAVED", lambda row: hours(row, "cpu_milli_s"), is_figure=True, drop=1),
+    less="SAVED",
 )
 _WORKLOAD_COLUMNS = (
     field("CHANGE"),

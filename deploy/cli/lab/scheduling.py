@@ -7,18 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.cli.culling import selecting
-from deploy.cli.lab.run import EXACT, By, End, Start, Svg, amounts, between, draw, hours, stamp
+from deploy.cli.lab.comparisons import (
+    EXACT,
+    By,
+    End,
+    Start,
+    Svg,
+    compared_rows,
+    draw,
+    group_columns,
+    hours,
+    recorded,
+    span,
+    stamp,
+)
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import moment
-from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.lab.amounts import Amount
-    from reactors.lab.placements import Change, Group, Outcome
+    from reactors.lab.comparison import Comparison
+    from reactors.lab.placements import PlacementChange, PlacementGroup
     from reactors.lab.placements.outcome import Kind
 
 KINDS: tuple[Kind, ...] = ("elsewhere", "sooner", "later", "placed", "not_placed", "evicted")
@@ -77,16 +88,10 @@ def scheduling(
     if len(policy) > 1 and pods:
         raise typer.BadParameter("--pods is about one", param_hint="--policy")
     wanted = [proposed_placements(path) for path in policy]
-    with reading(asked.place) as connection:
-        first, last = between(connection, start, end)
-        name = cluster or asked.place.cluster
-        found = tried_placements(selecting(connection), name, wanted, first, last, by.value)
+    with recorded(asked, cluster, start, end) as (select, name, first, last):
+        found = tried_placements(select, name, wanted, first, last, by.value)
     notes = [f"events {first + 1:,} to {last:,}, whoever placed the pods"]
-    if svg is not None:
-        groups = [(one.name or "–", one) for one in found[0].groups]
-        totals = [(path.name, one.total) for path, one in zip(policy, found, strict=True)]
-        bars = totals if len(policy) > 1 else [*groups, ("all", found[0].total)]
-        draw(svg, "Waited less", bars)
+    draw(svg, "Waited less", found, policy)
     if pods:
         rows = [_pod(one) for one in found[0].changes if one.kind != "same"]
         answer(asked, rows, fields=_PODS, columns=_POD_COLUMNS, notes=notes)
@@ -95,34 +100,21 @@ def scheduling(
         "SOONER, LATER: by more than 20 s; ELSEWHERE: at the same time on another node",
         "hours: likely, and from least to most; below 0 = more. The rules are in docs/lab.md",
     ]
-    if len(policy) > 1:
-        rows = [
-            _group(one.total, "policy", one) | {"name": str(path)}
-            for one, path in zip(found, policy, strict=True)
-        ]
-    else:
-        (one,) = found
-        rows = [_group(group, by.value) for group in one.groups]
-        rows.append(_group(one.total, "total", one))
+    rows = compared_rows(found, policy, by.value, _GROUPS, _more)
     notes += [_nodes(row) for row in rows if row["node_s"] is not None]
     title = "policy" if len(policy) > 1 else by.value
     answer(asked, rows, fields=_GROUPS, columns=_columns(title), notes=notes)
 
 
-def _group(one: Group, group: str, whole: Outcome | None = None) -> dict[str, Any]:
+def _more(
+    one: PlacementGroup, whole: Comparison[PlacementChange, PlacementGroup] | None
+) -> dict[str, Any]:
     return {
-        "group": group, "name": one.name, "pods": one.pods, "recorded": one.recorded, "tried": one.tried,
-        **{kind: one.kinds.get(kind, 0) for kind in KINDS}, "waited_s": one.waited_s,
+        **{kind: one.kinds.get(kind, 0) for kind in KINDS},
         "node_s": whole.node_s if whole is not None else None,
-        **_span("waited_less_s", one.waited_less_s),
-        **_span("node_less_s", whole.node_less_s if whole is not None else None), **amounts(one),
-    }  # fmt: skip
-
-
-def _span(name: str, amount: Amount | None) -> dict[str, int | None]:
-    if amount is None:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {name: amount.likely, f"{name}_low": amount.low, f"{name}_high": amount.high}
+        **span("waited_less_s", one.saved_s),
+        **span("node_less_s", whole.node_less_s if whole is not None else None),
+    }
 
 
 def _nodes(row: Row) -> str:
@@ -132,13 +124,12 @@ def _nodes(row: Row) -> str:
     return f"{label}nodes had pods for {row['node_s'] / _HOUR:,.1f} hours on record; fewer: {less}"
 
 
-def _pod(one: Change) -> dict[str, Any]:
+def _pod(one: PlacementChange) -> dict[str, Any]:
     life = one.life
     return {
         "change": one.kind, "namespace": life.namespace, "name": life.name, "team": life.team, "uid": life.uid,
-        "came_at": stamp(life.arrived_us), "recorded_node": life.node or None,
-        "recorded_at": stamp(life.bound_us or None),
-        "tried_node": one.node or None, "tried_at": stamp(one.bound_us or None),
+        "came_at": stamp(life.arrived_us), "recorded_node": life.node or None, "recorded_at": stamp(one.recorded_us),
+        "tried_node": one.decision.node or None, "tried_at": stamp(one.tried_us),
     }  # fmt: skip
 
 
@@ -147,17 +138,11 @@ def _waited(row: Row) -> Cell:
 
 
 def _columns(by: str) -> tuple[Column, ...]:
-    return (
-        Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
-        Column("PLACED", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
-        field("ELSEWHERE", drop=2),
-        field("SOONER"),
-        field("LATER"),
-        field("EVICTED", drop=3),
+    return group_columns(
+        by, "PLACED", field("ELSEWHERE", drop=2), field("SOONER"), field("LATER"), field("EVICTED", drop=3),
         Column("WAITED HOURS", _waited, is_figure=True, drop=1),
         Column("WAITED LESS", lambda row: hours(row, "waited_less_s", _HOUR), is_figure=True),
-        Column("GPU-HOURS LESS", lambda row: hours(row, "gpu_milli_s"), is_figure=True, wide=True),
-        Column("CORE-HOURS LESS", lambda row: hours(row, "cpu_milli_s"), is_figure=True, wide=True),
+        less="LESS", drop=0, wide=True,
     )  # fmt: skip
 
 

@@ -10,13 +10,13 @@ import typer
 
 from bus.clock import SECOND_US
 from bus.events.policies import Mode
-from deploy.cli.culling import seconds_of, selecting
-from deploy.cli.lab.run import EXACT, End, Start, Within, amounts, between, hours
+from deploy.cli.culling import seconds_of
+from deploy.cli.lab.comparisons import EXACT, End, Start, amounts, hours_columns, recorded
+from deploy.cli.lab.run import Within
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.words import duration
-from deploy.runtime.ledgers import reading
 
 _FIELDS = ("idle_s", "warning_s", "is_front", "stops", "false_culls", "within_s", *EXACT)
 #: Most policies of one grid: each reads the whole period again.
@@ -67,7 +67,7 @@ def suggest(
     bursar lab suggest --idle 30m --idle 90m --warning 10m -o json
     """
     from deploy.queries.lab import Recording, proposed
-    from reactors.lab.amounts import front
+    from reactors.lab.comparison import front
     from reactors.lab.culling.outcome import outcome, unsure_us
 
     within_us = seconds_of(within, "--within") * SECOND_US
@@ -78,10 +78,8 @@ def suggest(
     ]
     if len(grid) > MOST:
         raise typer.BadParameter(f"{len(grid)} policies are more than {MOST}", param_hint="--idle")
-    with reading(asked.place) as connection:
-        first, last = between(connection, start, end)
-        name = cluster or asked.place.cluster
-        recording = Recording(selecting(connection), name, first, last)
+    with recorded(asked, cluster, start, end) as (select, name, first, last):
+        recording = Recording(select, name, first, last)
         base = recording.policy if policy is None else proposed(policy).culling
         policies: list[tuple[Any, Mode]] = [
             (base.model_copy(update={"idle_seconds": limit, "warning_seconds": before}), "on")
@@ -120,6 +118,5 @@ _COLUMNS = (
     Column("FRONT", lambda row: "*" if row["is_front"] else ""),
     Column("STOPS", lambda row: row["stops"], is_figure=True),
     Column("FALSE", lambda row: row["false_culls"], is_figure=True),
-    Column("GPU-HOURS SAVED", lambda row: hours(row, "gpu_milli_s"), is_figure=True),
-    Column("CORE-HOURS SAVED", lambda row: hours(row, "cpu_milli_s"), is_figure=True, drop=1),
+    *hours_columns("SAVED"),
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
@@ -26,12 +27,13 @@ from bus.events.vocabulary import Fact, read
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.reactor import reactor
 from reactors.culling.state import NAME, CullingState
-from reactors.engine.replica import Replica, SavedReplica, decision_event
+from reactors.engine.replica import Replica, decision_event
+from reactors.lab.comparison import Played
 from reactors.lab.culling.due import DueNotebooks
-from reactors.lab.culling.world import Span, World
+from reactors.lab.culling.world import CulledSpan, World
 from reactors.lab.pods import Earlier, HeldAt, Pods, unbound
 from reactors.lab.rules import RULES, Rule, Sittings
-from reactors.lab.synthetic import SOURCE, govern, saved
+from reactors.lab.synthetic import SOURCE, govern, restored, saved
 
 #: So long an effect takes.
 EFFECT_US = SECOND_US
@@ -45,13 +47,7 @@ class Decided(msgspec.Struct, frozen=True):
     decision: Decision
 
 
-class Played(msgspec.Struct, frozen=True):
-    """What one rule made of the history."""
-
-    rule: Rule
-    recorded: tuple[Decision, ...]
-    decided: tuple[Decided, ...]
-    spans: tuple[Span, ...]
+CullingPlayed: TypeAlias = Played[Decided, CulledSpan]
 
 
 class Trial:
@@ -63,9 +59,7 @@ class Trial:
     ) -> None:  # fmt: skip
         self._due = DueNotebooks()
         tried = msgspec.structs.replace(reactor, decide=self._due.decide)
-        self._replica = Replica([tried], cluster)
-        if known:
-            self._replica.restore(msgspec.msgpack.decode(known, type=SavedReplica))
+        self._replica = restored(tried, cluster, known)
         state = self._replica.states[NAME]
         assert isinstance(state, CullingState)
         self._view = state
@@ -91,11 +85,13 @@ class Trial:
             for seen in self._world.seen(fact, event):
                 self._fold(seen)
 
-    def end(self, until_us: int) -> Played:
+    def end(self, until_us: int) -> CullingPlayed:
         """What was found, when all was taken."""
         self._world.end(until_us)
         recorded, spans = self._world.record.decisions.values(), self._world.spans
-        return Played(self._rule, tuple(recorded), tuple(self._decided), tuple(spans))
+        teams = {one.decision.key: one.team for one in self._decided}
+        teams |= {span.uid: span.team for span in spans}
+        return Played(tuple(recorded), tuple(self._decided), tuple(spans), teams, self._rule)
 
     def _fold(self, event: Event) -> None:
         self._replica.apply(event)
@@ -137,7 +133,7 @@ class Lab:
         held_at: HeldAt = unbound,
     ) -> None:
         self._pods, self._sittings = Pods(earlier, held_at), Sittings()
-        knew = saved(known, reactor) if known is not None else b""
+        knew = saved(known, reactor)
         self._trials = [
             [Trial(cluster, rule, mode, policy, self._pods, self._sittings, knew) for rule in rules]
             for policy, mode in policies
@@ -164,6 +160,6 @@ class Lab:
             self._sittings.apply(fact, event)
             self._last_us = max(self._last_us, event.time_us)
 
-    def end(self) -> list[list[Played]]:
+    def end(self) -> list[list[CullingPlayed]]:
         """Of each policy what each rule made of all that was played."""
         return [[trial.end(self._last_us) for trial in trials] for trials in self._trials]

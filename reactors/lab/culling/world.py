@@ -39,7 +39,7 @@ from reactors.lab.span import PodSpan
 from reactors.lab.synthetic import event_at
 
 
-class Span(PodSpan):
+class CulledSpan(PodSpan):
     """That of a notebook. ``again_us``: when its owner was back; 0 = never."""
 
     again_us: int = 0
@@ -55,7 +55,7 @@ class _Under(msgspec.Struct, frozen=True):
 class _Kept(msgspec.Struct):
     """A notebook under trial whose pod on record was stopped."""
 
-    span: Span
+    span: CulledSpan
     image: str
     evidence: tuple[Evidence, ...]
     looked_us: int
@@ -77,11 +77,11 @@ class World:
             skew_seconds=policy.skew_seconds, starting_grace_seconds=policy.starting_grace_seconds
         )
         #: All times that differ, in the order in which they began.
-        self.spans: list[Span] = []
+        self.spans: list[CulledSpan] = []
         self.record = Record()
         #: By pod on record.
         self._under: dict[str, _Under] = {}
-        self._stopped: dict[str, Span] = {}
+        self._stopped: dict[str, CulledSpan] = {}
         self._restarts: dict[str, int] = {}
         #: Pods whose end on record is left out.
         self._left: set[str] = set()
@@ -274,9 +274,11 @@ class World:
         for known in (self._under, self._restarts):
             known.pop(uid, None)
 
-    def _span(self, pod: Pod, uid: str, decision: Decision, at_us: int, *, is_saved: bool) -> Span:
+    def _span(
+        self, pod: Pod, uid: str, decision: Decision, at_us: int, *, is_saved: bool
+    ) -> CulledSpan:
         cpu_milli, gpu_milli = self._pods.amounts(uid, at_us)
-        span = Span(
+        span = CulledSpan(
             uid,
             pod.namespace,
             self._view.team(pod),

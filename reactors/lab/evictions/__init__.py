@@ -6,8 +6,7 @@ So what quotas hold, what budgets have spent, and who waits is as on record. Pur
 Source: docs/lab.md; docs/queues.md.
 """
 
-from reactors.lab.evictions.kept import Span
-from reactors.lab.evictions.outcome import Change, Group, Outcome, outcome
-from reactors.lab.evictions.trial import EvictionTrial, Played
+from reactors.lab.evictions.outcome import EvictionChange, EvictionGroup, outcome
+from reactors.lab.evictions.trial import EvictionTrial
 
-__all__ = ["Change", "EvictionTrial", "Group", "Outcome", "Played", "Span", "outcome"]
+__all__ = ["EvictionChange", "EvictionGroup", "EvictionTrial", "outcome"]

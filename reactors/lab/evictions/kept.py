@@ -22,7 +22,7 @@ from projections.cluster.rows import ENDED
 from reactors.lab.span import PodSpan
 
 
-class Span(PodSpan):
+class KeptSpan(PodSpan):
     """That of a pod that is evicted on record or under trial. ``least_us`` and ``most_us`` bound ``until_us``; 0 = not yet."""
 
     least_us: int = 0
@@ -31,7 +31,7 @@ class Span(PodSpan):
 
 class _Kept(msgspec.Struct):
     pod: Pod
-    span: Span
+    span: KeptSpan
     #: When a bare one ends; None = it has a controller.
     until_us: int | None
 
@@ -49,7 +49,7 @@ class KeptPods:
     def __iter__(self) -> Iterator[str]:
         return iter(self._kept)
 
-    def keep(self, pod: Pod, span: Span) -> None:
+    def keep(self, pod: Pod, span: KeptSpan) -> None:
         """A pod runs on that was evicted on record."""
         until_us = None
         if pod.owner is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
@@ -29,19 +30,12 @@ from reactors.evictions import NAME
 from reactors.evictions.reactor import reactor
 from reactors.evictions.settings import EvictionPolicy
 from reactors.evictions.state import PREEMPTED, EvictionState
-from reactors.lab.evictions.kept import KeptPods, Span
+from reactors.lab.comparison import Played
+from reactors.lab.evictions.kept import KeptPods, KeptSpan
 from reactors.lab.pods import Earlier, HeldAt, Pods, unbound
-from reactors.lab.synthetic import event_at, govern, restore
+from reactors.lab.synthetic import event_at, govern, restored, saved
 
-
-class Played(msgspec.Struct, frozen=True):
-    """What was made of the history: evictions on record, but for those of a shadow, those of the trial, and times that differ."""
-
-    recorded: tuple[Decision, ...]
-    decided: tuple[Decision, ...]
-    spans: tuple[Span, ...]
-    #: Team of each pod that is named, by uid.
-    teams: dict[str, str]
+EvictionsPlayed: TypeAlias = Played[Decision, KeptSpan]
 
 
 class EvictionTrial:
@@ -51,8 +45,7 @@ class EvictionTrial:
         self, cluster: str, mode: Mode, policy: EvictionPolicy, earlier: Earlier, known: Replica | None = None,
         held_at: HeldAt = unbound,
     ) -> None:  # fmt: skip
-        self._replica = Replica([reactor], cluster)
-        restore(self._replica, known, reactor)
+        self._replica = restored(reactor, cluster, saved(known, reactor))
         state = self._replica.states[NAME]
         assert isinstance(state, EvictionState)
         self._view, self._pods, self._kept = state, Pods(earlier, held_at), KeptPods()
@@ -60,11 +53,11 @@ class EvictionTrial:
         self._evicted: dict[str, Decision] = {}
         self._recorded: dict[str, Decision] = {}
         self._decided: list[Decision] = []
-        self._spans: list[Span] = []
+        self._spans: list[KeptSpan] = []
         #: Of pods that are gone under trial and run on record, by uid.
-        self._open: dict[str, Span] = {}
+        self._open: dict[str, KeptSpan] = {}
         #: Of pods that are back under trial, until they end on record.
-        self._back: dict[str, list[Span]] = {}
+        self._back: dict[str, list[KeptSpan]] = {}
         #: Pods that have a node on record.
         self._seen = {uid for uid, pod in self._replica.cluster_state.pods.items() if pod.node}
         self._teams: dict[str, str] = {}
@@ -86,7 +79,7 @@ class EvictionTrial:
                 self._pods.apply(fact, event)
             self._last_us = event.time_us
 
-    def end(self) -> Played:
+    def end(self) -> EvictionsPlayed:
         """What was found, when all was played."""
         for uid in [*self._kept]:
             self._kept.end(uid, self._last_us)
@@ -231,12 +224,12 @@ class EvictionTrial:
                 span.until_us = max(at_us, span.from_us)
                 self._back.setdefault(uid, []).append(span)
 
-    def _span(self, pod: Pod, decision: Decision, at_us: int, *, is_saved: bool) -> Span:
+    def _span(self, pod: Pod, decision: Decision, at_us: int, *, is_saved: bool) -> KeptSpan:
         cpu_milli, gpu_milli = self._pods.amounts(pod.uid, at_us)
         self._name(pod.uid)
         # Who has a controller may be made again at once.
         least_us = 0 if is_saved and pod.owner is None else at_us
-        span = Span(
+        span = KeptSpan(
             pod.uid, pod.namespace, self._teams.get(pod.uid, ""), decision, is_saved, cpu_milli, gpu_milli, at_us,
             least_us=least_us,
         )  # fmt: skip

@@ -14,10 +14,11 @@ Source: docs/lab.md; docs/scheduling.md.
 """
 
 from reactors.lab.placements.lives import Life, Lives
-from reactors.lab.placements.outcome import Change, Group, Outcome, outcome
-from reactors.lab.placements.trial import PlacementLab, Played
+from reactors.lab.placements.outcome import PlacementChange, PlacementGroup, outcome
+from reactors.lab.placements.trial import PlacementLab, PlacementsPlayed
 from reactors.lab.placements.world import RULES, PlacementRule, Stay
 
 __all__ = [
-    "RULES", "Change", "Group", "Life", "Lives", "Outcome", "PlacementLab", "PlacementRule", "Played", "Stay", "outcome",
+    "RULES", "Life", "Lives", "PlacementChange", "PlacementGroup", "PlacementLab", "PlacementRule", "PlacementsPlayed",
+    "Stay", "outcome",
 ]  # fmt: skip

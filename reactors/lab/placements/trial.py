@@ -28,10 +28,10 @@ from bus.events.decisions import (
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact, read
 from projections.cluster.rows import Node
-from reactors.engine.replica import Replica, SavedReplica, decision_event
+from reactors.engine.replica import Replica, decision_event
 from reactors.lab.placements.lives import Lives
 from reactors.lab.placements.world import RULES, PlacementRule, Stay, World, differing
-from reactors.lab.synthetic import event_at, govern, saved
+from reactors.lab.synthetic import event_at, govern, restored, saved
 from reactors.scheduling import NAME
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
@@ -45,7 +45,7 @@ NEVER_US = 2**64
 MOST_PASSES = 10_000
 
 
-class Played(msgspec.Struct, frozen=True):
+class PlacementsPlayed(msgspec.Struct, frozen=True):
     """What one rule made of the history: all pods that waited. ``until_us``: nothing is known later."""
 
     rule: PlacementRule
@@ -59,9 +59,7 @@ class Trial:
     def __init__(
         self, cluster: str, rule: PlacementRule, policy: SchedulingPolicy, lives: Lives, known: bytes,
     ) -> None:  # fmt: skip
-        self._replica = Replica([reactor], cluster)
-        if known:
-            self._replica.restore(msgspec.msgpack.decode(known, type=SavedReplica))
+        self._replica = restored(reactor, cluster, known)
         state = self._replica.states[NAME]
         assert isinstance(state, SchedulingState)
         self._state, self._rule = state, rule
@@ -98,10 +96,10 @@ class Trial:
                 self._evict(event)
         self._note(event)
 
-    def end(self, until_us: int) -> Played:
+    def end(self, until_us: int) -> PlacementsPlayed:
         """What was found, when all was taken."""
         self._pass_time(until_us)
-        return Played(self._rule, tuple(self._world.stays), until_us)
+        return PlacementsPlayed(self._rule, tuple(self._world.stays), until_us)
 
     def _fold(self, event: Event) -> None:
         self._replica.apply(event)
@@ -206,7 +204,7 @@ class PlacementLab:
         known: Replica | None = None,
         rules: Sequence[PlacementRule] = RULES,
     ) -> None:
-        knew = saved(known, reactor) if known is not None else b""
+        knew = saved(known, reactor)
         self._lives = lives
         self._rules = rules
         # A rule that says of no pod on record what the likely one does not is not played.
@@ -238,11 +236,11 @@ class PlacementLab:
                 with suppress(EnvelopeError, TimestampError):
                     trial.apply(fact, event)
 
-    def end(self) -> list[list[Played]]:
+    def end(self) -> list[list[PlacementsPlayed]]:
         """Of each policy what each rule made of all that was played."""
         return [[*self._ended(trials)] for trials in self._trials]
 
-    def _ended(self, trials: Sequence[Trial]) -> Iterator[Played]:
+    def _ended(self, trials: Sequence[Trial]) -> Iterator[PlacementsPlayed]:
         found = {one.rule: one for one in (trial.end(self._lives.last_us) for trial in trials)}
         for rule in self._rules:
             yield found.get(rule) or msgspec.structs.replace(found[RULES[0]], rule=rule)

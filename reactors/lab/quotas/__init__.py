@@ -17,7 +17,7 @@ queue is there from when it was seen so on record; started, it runs as long as i
 Source: docs/lab.md; docs/quotas.md.
 """
 
-from reactors.lab.quotas.outcome import QuotaOutcome, outcomes, played
+from reactors.lab.quotas.outcome import QuotaGroup, outcomes, played
 from reactors.lab.quotas.shape import (
     QUOTA_RULES,
     Arrived,
@@ -30,6 +30,6 @@ from reactors.lab.quotas.shape import (
 )
 
 __all__ = [
-    "QUOTA_RULES", "Arrived", "Changed", "Entry", "Limits", "Proposed", "QuotaOutcome", "Reordered", "Withdrawn",
+    "QUOTA_RULES", "Arrived", "Changed", "Entry", "Limits", "Proposed", "QuotaGroup", "Reordered", "Withdrawn",
     "outcomes", "played",
 ]  # fmt: skip

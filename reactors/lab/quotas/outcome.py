@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from bus.events.admissions import AdmissionDecided, QuotaDeclared
-from reactors.lab.amounts import Amount, amount
+from reactors.lab.comparison import Group, compare, saved
 from reactors.lab.quotas.shape import QUOTA_RULES, Changed, Entry, Limits, Lives, TreePlayed
 from reactors.lab.quotas.trial import TreeTrial
 from reactors.lab.rules import RULES, Rule
@@ -47,46 +45,27 @@ def _as_recorded(entries: list[Entry], first: int) -> dict[str, tuple[int, int]]
     return {quota: (count, count) for quota, count in found.items()}
 
 
-class QuotaOutcome(msgspec.Struct, frozen=True):
-    """A quota under trial; ``name`` "" = all of them. ``changed`` is by the first rule."""
-
-    name: str
-    recorded: int
-    tried: int
-    changed: tuple[Changed, ...]
-    cpu_milli_s: Amount
-    gpu_milli_s: Amount
-
-    def count(self, kind: str) -> int:
-        """How many workloads were answered otherwise in this way."""
-        return sum(one.kind == kind for one in self.changed)
+class QuotaGroup(Group[Changed], frozen=True):
+    """A quota under trial; ``name`` "" = all of them. ``recorded``, ``tried``: admitted workloads."""
 
     @property
     def waited_us(self) -> int:
-        """How much longer all of them wait together; below 0 = shorter."""
-        return sum(one.waited_us for one in self.changed)
+        """Longer waits of all of them together; below 0 = shorter."""
+        return sum(one.waited_us for one in self.changes)
 
 
-def outcomes(found: Mapping[Rule, list[TreePlayed]]) -> list[QuotaOutcome]:
-    """Each quota that was asked for anything, by name, and last all of them."""
+def outcomes(found: Mapping[Rule, list[TreePlayed]]) -> list[QuotaGroup]:
+    """Each quota with requests, by name, and last all of them."""
     likely = found[RULES[0]]
-    names = sorted({name for one in likely for name in one.answers})
-    return [_outcome(found, name) for name in names] + [_outcome(found, "")]
-
-
-def _outcome(found: Mapping[Rule, list[TreePlayed]], name: str) -> QuotaOutcome:
-    likely = found[RULES[0]]
-    answers = [two for one in likely for quota, two in one.answers.items() if name in ("", quota)]
-    changed = [c for one in likely for c in one.changed if name in ("", c.workload[0])]
-    held = [
-        [h for one in found[rule] for h in one.held if name in ("", h.quota)]
-        for rule in QUOTA_RULES
+    answers = {"": (0, 0)}
+    for quota, (recorded, tried) in [two for one in likely for two in one.answers.items()]:
+        for name in (quota, ""):
+            before, after = answers.get(name, (0, 0))
+            answers[name] = (before + recorded, after + tried)
+    changes = [change for one in likely for change in one.changed]
+    changes.sort(key=lambda one: (one.at_us, one.workload))
+    spans = [
+        [saved(held, "quota") for one in found[rule] for held in one.held] for rule in QUOTA_RULES
     ]
-    return QuotaOutcome(
-        name,
-        sum(recorded for recorded, _ in answers),
-        sum(tried for _, tried in answers),
-        tuple(sorted(changed, key=lambda one: (one.at_us, one.workload))),
-        amount(held, lambda one: one.cpu_milli),
-        amount(held, lambda one: one.gpu_milli),
-    )
+    made = compare(changes, spans, "quota", QuotaGroup, answers=answers)
+    return [*made.groups, made.total]

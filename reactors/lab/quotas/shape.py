@@ -118,6 +118,11 @@ class Changed(msgspec.Struct):
     #: How much later than on record it was admitted; below 0 = sooner.
     waited_us: int = 0
 
+    @property
+    def quota(self) -> str:
+        """The quota that was asked."""
+        return self.workload[0]
+
 
 class Held(msgspec.Struct):
     """A time in which something was held on record and not under trial (``is_saved``), or the other way round."""

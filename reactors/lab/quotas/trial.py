@@ -16,7 +16,7 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaDecl
 from bus.kube.kinds import GOVERNED
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
-from reactors.lab.amounts import SAME_US
+from reactors.lab.comparison import SAME_US
 from reactors.lab.quotas.holdings import Holdings, Place
 from reactors.lab.quotas.lines import Lines
 from reactors.lab.quotas.shape import (
