@@ -29,10 +29,10 @@ from reactors.admission.deciding.rate import Rate
 from reactors.admission.deciding.withdrawing import Withdrawals
 from reactors.admission.metrics import Decisions
 from reactors.admission.reconciling.reconciler import Reconciler
-from reactors.admission.reviewing.claims import CLAIMS, TEMPLATES
 from reactors.admission.reviewing.governing import is_governed
 from reactors.admission.reviewing.handler import Handler
 from reactors.admission.reviewing.outlines import Outlines
+from reactors.admission.reviewing.questions import CLAIMS, TEMPLATES
 from reactors.admission.reviewing.released import is_released
 from reactors.admission.state.state import AdmissionState
 from reactors.admission.state.unsettled import Rests

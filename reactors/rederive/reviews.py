@@ -18,7 +18,7 @@ from reactors.admission.deciding.appending import UNKNOWN
 from reactors.admission.deciding.decide import Request, decide_review
 from reactors.admission.deciding.declare import Proposal, declare, declare_elastic
 from reactors.admission.deciding.mapping import SEEN, QuotaRef, recorded_labels
-from reactors.admission.reviewing.scales import UNSEEN
+from reactors.admission.reviewing.landing import UNSEEN
 from reactors.admission.state.state import AdmissionState
 
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bus.clock import Clock
-from bus.events.admissions import AdmissionDecided, QuotaDeclared
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.deciding.batching import DecisionBatcher
+from reactors.admission.deciding.batching import A, DecisionBatcher
 from reactors.admission.deciding.decide import barred
 from reactors.admission.deciding.mapping import QuotaRef
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Review
-
-Question = Callable[[TreeOverlay, int], AdmissionDecided | QuotaDeclared]
 
 #: The one journal of refusals that name no quota which exists. It never has a quota.
 UNKNOWN = "unknown"
@@ -48,8 +45,8 @@ class Decisions:
         return bool(barred(node, namespace))
 
     async def decide(
-        self, tree: str, question: Question, review: Review
-    ) -> AdmissionDecided | QuotaDeclared:
+        self, tree: str, question: Callable[[TreeOverlay, int], A], review: Review
+    ) -> A:
         """The decision that ``question`` makes on top of a tree, once it is stored; of a dry run at once."""
         if review.dry_run or tree not in self._journals.trees:
             decision = question(TreeOverlay(self.tree(tree)), self._clock.now_us())

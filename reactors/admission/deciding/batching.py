@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from bus.clock import Clock
 from bus.errors import WrongExpectationError
@@ -21,6 +22,7 @@ from reactors.admission.deciding.storable import storable
 from reactors.engine.journals import Journals
 
 Answer = AdmissionDecided | QuotaDeclared
+A = TypeVar("A", AdmissionDecided, QuotaDeclared)
 #: Bytes of one decision; a message of the stream carries 64 KiB. Decisions of few amounts are not measured.
 LARGEST, FEW = 60 * 1024, 100
 #: A decision still to be made: what to do with a draft at a time.
@@ -30,7 +32,7 @@ Question = Callable[[TreeOverlay, int], Answer]
 class _Waiting:
     __slots__ = ("answer", "question", "request")
 
-    def __init__(self, question: Question, request: str, answer: asyncio.Future[Answer]) -> None:
+    def __init__(self, question: Question, request: str, answer: asyncio.Future[Any]) -> None:
         self.question, self.request, self.answer = question, request, answer
 
 
@@ -44,13 +46,13 @@ class DecisionBatcher:
         self._queue: deque[_Waiting] = deque()
         self._working: asyncio.Task[None] | None = None
 
-    async def ask(self, question: Question, request: str) -> Answer:
+    async def ask(self, question: Callable[[TreeOverlay, int], A], request: str) -> A:
         """The decision, once it is stored. Raises what the bus raises; then nothing may be assumed."""
-        waiting = _Waiting(question, request, asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(question, request, answer))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
-        return await waiting.answer
+        return await answer
 
     async def _work(self) -> None:
         try:

@@ -10,21 +10,14 @@ from projections.quota_trees import TreeOverlay
 from reactors.admission.deciding.decide import Request, decide
 from reactors.admission.deciding.mapping import types_of
 from reactors.admission.deciding.messages import ALLOWED, sentence
-from reactors.admission.state.state import AdmissionState
-from reactors.engine.journals import Journals
+from reactors.admission.reviewing.context import Context
 from reactors.webhook.review import Answer, Review
 
-#: Group and resource.
-AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 
-
-def answer_autoscaler(
-    review: Review, view: AdmissionState, journals: Journals, now_us: int
-) -> Answer:
+def answer_autoscaler(review: Review, context: Context) -> Answer:
     """Whether its target would fit at ``maxReplicas``. Nothing is charged: each scale asks for itself."""
-    if review.object is None or review.subresource:
-        return ALLOWED
-    target = kinds.target_of(review.object)
+    view, journals = context.view, context.journals
+    target = kinds.target_of(review.object or {})
     found = view.named(target.kind, review.namespace, target.name)
     where = view.place(found.labels, found.namespace) if found else None
     if found is None or found.ask.per_replica is None or where is None:
@@ -44,7 +37,7 @@ def answer_autoscaler(
         unstated=found.ask.unstated,
     )
     held = journals.tree(tree)
-    decision = decide(TreeOverlay(held), request, now_us)
+    decision = decide(TreeOverlay(held), request, context.clock.now_us())
     if decision.verdict == "refused":
         message = (
             f"at maxReplicas {target.max_replicas}, {found.kind} {found.name!r} would not fit: "

@@ -22,25 +22,19 @@ from bus.kube.watch.labels import quota_labels
 from bus.sources.devices import is_generated, requests_of
 from projections.cluster.devices import DeviceClaim
 from projections.quota_trees.keys import Amounts, charged, less
-from reactors.admission.coverage.owners import Controllers, controller_of
+from reactors.admission.coverage.owners import controller_of
 from reactors.admission.deciding.decide import Request, is_unseen, limits_devices
 from reactors.admission.deciding.mapping import LABEL, QuotaRef, label_of, types_of
 from reactors.admission.deciding.messages import ALLOWED
-from reactors.admission.reviewing.children import Children
+from reactors.admission.reviewing.charges import Charge
+from reactors.admission.reviewing.context import Context
 from reactors.admission.reviewing.governing import is_governed
 from reactors.admission.reviewing.reading import Stored, name_of, version_of
-from reactors.admission.state.state import AdmissionState
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
 
-#: Group and resource.
-CLAIMS = ("resource.k8s.io", "resourceclaims")
-TEMPLATES = ("resource.k8s.io", "resourceclaimtemplates")
 #: It makes the claims of extended resources.
 SCHEDULER = "system:kube-scheduler"
-
-#: Which quota is asked, for what, by which review, and how that was found.
-Asked = tuple[QuotaRef, Request, Review, Basis]
 
 _FORGED = (
     "a claim with a pod as its controller and an annotation resource.kubernetes.io/pod-claim-name, or "
@@ -48,26 +42,12 @@ _FORGED = (
 )
 
 
-def asked_of_claims(
-    review: Review, view: AdmissionState, children: Children, journals: Journals
-) -> Answer | Asked:
-    """The answer to a review of a claim or a template of claims, or what is asked of which quota.
-
-    Raises DemandError for one that cannot be read.
-    """
-    if (review.group, review.resource) == TEMPLATES:
-        return _answer_template(review, view, journals)
-    return _asked_of_claim(review, view, children.controllers)
-
-
-def _answer_template(review: Review, view: AdmissionState, journals: Journals) -> Answer:
+def answer_template(review: Review, context: Context) -> Answer:
     """Whether all that names a template may be given what it asks for. Raises DemandError for one that cannot be read."""
-    item = review.object
-    if review.operation != "CREATE" or item is None or review.subresource:
-        return ALLOWED
-    name, claiming = name_of(review, item.get("metadata") or {}), view.state.claiming
+    item, view, journals = review.object or {}, context.view, context.journals
+    name = name_of(review, item.get("metadata") or {})
     requests = requests_of(item.get("spec") or {})
-    for uid, demand in claiming.naming(review.namespace, name, requests):
+    for uid, demand in view.state.claiming.naming(review.namespace, name, requests):
         found = view.objects.get(uid)
         if found is None or view.coverage.covered(found):
             continue
@@ -94,23 +74,19 @@ def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
     return next(charges, {})
 
 
-def _asked_of_claim(
-    review: Review, view: AdmissionState, controllers: Controllers
-) -> Answer | Asked:
-    """The answer, or what is asked of which quota. What a claim requests never changes. So of an update only two things are
-    looked at: the owner that the claim names, and the quota that it names.
+def resolve_claim(review: Review, context: Context) -> Answer | Charge:
+    """The charge of a claim, or its answer. What a claim requests never changes. So of an update only two things are looked
+    at: the owner that the claim names, and the quota that it names.
 
     Raises DemandError for a claim that cannot be read.
     """
-    item = review.object
-    if review.operation not in ("CREATE", "UPDATE") or item is None or review.subresource:
-        return ALLOWED
+    item, view = review.object or {}, context.view
     metadata = item.get("metadata") or {}
     before = (review.old_object or {}).get("metadata") or {}
     if is_generated(metadata) or is_generated(before):
         if review.operation == "UPDATE" and _maker(metadata) == _maker(before):
             return ALLOWED
-        if controllers.wrote(review) or review.user == SCHEDULER:
+        if context.children.controllers.wrote(review) or review.user == SCHEDULER:
             return Answer(True, "covered")
         return Answer(False, "claim-forged", _FORGED) if is_governed(view, review) else ALLOWED
     labels, former = (quota_labels(one.get("labels") or {}) for one in (metadata, before))
@@ -127,7 +103,7 @@ def _asked_of_claim(
         name_of(review, metadata), demand, types_of(labels),
         review.uid, review.operation, version_of(review),
     )  # fmt: skip
-    return where, request, review, Basis(label=label_of(labels))
+    return Charge(where, request, Basis(label=label_of(labels)))
 
 
 def _maker(metadata: Mapping[str, Any]) -> tuple[bool, tuple[str, str]]:
@@ -136,29 +112,23 @@ def _maker(metadata: Mapping[str, Any]) -> tuple[bool, tuple[str, str]]:
 
 
 def answer_named(
-    view: AdmissionState,
-    children: Children,
-    journals: Journals,
-    ask: Ask,
-    before: Stored,
-    owner: Owner | None,
-    review: Review,
+    ask: Ask, before: Stored, owner: Owner | None, review: Review, context: Context
 ) -> Answer | None:
     """The refusal of what names a claim that no quota charges, in a quota that limits devices; None where it may pass.
 
     The quota is that of its labels, and that of its ``owner``. What it named there ``before`` it may go on to name.
     """
-    names = set(ask.claims)
+    view, names = context.view, set(ask.claims)
     if isinstance(before, Ask) and before.labels == ask.labels:
         names.difference_update(before.claims)
     if not names:
         return None
-    holder = children.holder(owner.uid) if owner is not None else None
+    holder = context.children.holder(owner.uid) if owner is not None else None
     places = [
         view.place(ask.labels, review.namespace),
         holder.where if holder is not None else None,
     ]
-    if not any(_limits_devices(where, journals) for where in places):
+    if not any(_limits_devices(where, context.journals) for where in places):
         return None
     for name in sorted(names):
         found = view.named(DeviceClaim.kind, review.namespace, name)

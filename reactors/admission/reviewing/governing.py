@@ -13,7 +13,7 @@ from typing import Any
 
 from reactors.admission.coverage.chains import DEPTH
 from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL
-from reactors.admission.reviewing.quotas import QUOTAS
+from reactors.admission.reviewing.questions import QUOTAS
 from reactors.admission.state.state import AdmissionState
 from reactors.webhook.review import Review
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from bus.kube.kinds import GOVERNED
 from bus.sources.devices import requests_of
-from reactors.admission.reviewing.claims import CLAIMS, TEMPLATES
 from reactors.admission.reviewing.governing import may_be_charged, stands_in_quota
-from reactors.admission.reviewing.quotas import QUOTAS, answer_deletion
+from reactors.admission.reviewing.questions import CLAIMS, QUOTAS, TEMPLATES
+from reactors.admission.reviewing.quotas import answer_deletion
 from reactors.admission.state.state import AdmissionState
 from reactors.engine.journals import Journals
 from reactors.webhook.failure import UNREADABLE, unread

@@ -5,24 +5,21 @@ Source: docs/quotas.md; ``docs/admission.md``.
 
 from __future__ import annotations
 
+import msgspec
+
 from bus.events.admissions import QuotaDeclared
 from projections.quota_trees import TreeOverlay
 from projections.quota_trees.shape import BUSINESS, ELASTIC
-from reactors.admission.deciding.appending import Decisions
 from reactors.admission.deciding.declare import Proposal, declare, declare_elastic
 from reactors.admission.deciding.mapping import tree_of
 from reactors.admission.deciding.messages import ALLOWED, sentence
+from reactors.admission.reviewing.context import Context
+from reactors.admission.reviewing.questions import QuotaChange
 from reactors.admission.reviewing.reading import limits_of, observed
 from reactors.admission.state.state import AdmissionState, spec_of
 from reactors.engine.journals import Journals
 from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
-
-#: The kind by group and resource.
-QUOTAS = {
-    ("bursar.io", "bizgroupresourcequotas"): BUSINESS,
-    ("scheduling.sigs.k8s.io", "elasticquotas"): ELASTIC,
-}
 
 _RULES = {BUSINESS: declare, ELASTIC: declare_elastic}
 
@@ -48,29 +45,30 @@ def answer_deletion(
     return ALLOWED
 
 
-async def answer_quota(
-    review: Review, kind: str, journals: Journals, decisions: Decisions
-) -> Answer:
-    """The answer to one review of a quota of a kind."""
-    new = observed(review.object, kind)
-    old = observed(review.old_object, kind)
+class Declaration(msgspec.Struct, frozen=True):
+    """Whether a tree takes a quota's new limits, or its deletion."""
+
+    tree: str
+    kind: str
+    proposal: Proposal
+
+    def decide(self, draft: TreeOverlay, now_us: int) -> QuotaDeclared:
+        """The decision on top of a draft of the tree."""
+        return _RULES[self.kind](draft, self.proposal, now_us)
+
+
+def resolve_quota(question: QuotaChange, review: Review, context: Context) -> Answer | Declaration:
+    """The declaration of a quota, or its answer. Raises DemandError for one that cannot be read."""
+    new = observed(review.object, question.kind)
+    old = observed(review.old_object, question.kind)
     if new is not None and new.problem:
         return Answer(False, "quota-invalid", f"{new.problem} (quota-invalid)", code=422)
     known = new or old
-    if known is None or (kind == ELASTIC and limits_of(new) == limits_of(old)):
+    if known is None or (question.kind == ELASTIC and limits_of(new) == limits_of(old)):
         # Other labels and annotations, our own among them, limit nothing.
         return ALLOWED
     proposal = Proposal(
         review.operation, known.name, known.uid, known.parent,
         spec_of(new) if new is not None else None, review.uid, old.parent if old else "",
     )  # fmt: skip
-    answer = _RULES[kind]
-
-    def question(draft: TreeOverlay, now_us: int) -> QuotaDeclared:
-        return answer(draft, proposal, now_us)
-
-    tree = tree_of(journals.places, known)
-    decision = await decisions.decide(tree, question, review)
-    if decision.verdict == "refused":
-        return Answer(False, decision.reason, sentence(decision, decisions.tree(tree)))
-    return Answer(True, decision.reason)
+    return Declaration(tree_of(context.journals.places, known), question.kind, proposal)

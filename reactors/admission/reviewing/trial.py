@@ -25,7 +25,7 @@ from reactors.admission.deciding.decide import Request, decide
 from reactors.admission.deciding.declare import Proposal, declare, declare_elastic
 from reactors.admission.deciding.mapping import tree_of, types_of
 from reactors.admission.deciding.messages import sentence, warning
-from reactors.admission.reviewing.quotas import QUOTAS
+from reactors.admission.reviewing.questions import QUOTAS
 from reactors.admission.reviewing.reading import observed
 from reactors.admission.state.state import AdmissionState, spec_of
 

@@ -58,7 +58,7 @@ async def test_ten_thousand_invented_quotas_make_no_tree_no_desk_and_one_subject
         "admission.decided", "admission.grouped",
     }  # fmt: skip
     assert {key for _, key in subjects(cluster) - said} == {"unknown"}
-    assert len(handler._decisions._batchers) == 1
+    assert len(handler._context.decisions._batchers) == 1
     assert len(handler._buckets) == 10
 
 

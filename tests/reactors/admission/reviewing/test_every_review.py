@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from bus.kube.kinds import GOVERNED
-from reactors.admission.reviewing.claims import CLAIMS, TEMPLATES
 from reactors.admission.reviewing.governing import names_quota
+from reactors.admission.reviewing.questions import CLAIMS, TEMPLATES
 from reactors.admitting import failing
 from reactors.queue.hold import Hold
 from reactors.webhook.application import Application
@@ -233,7 +233,7 @@ async def test_an_object_that_no_message_holds_stays_uncharged_alone(cluster, ca
 
 async def test_a_question_that_fails_is_answered_alone(cluster, monkeypatch):
     """Reviews that wait together are decided together: the fault of one was everybody's refusal."""
-    from reactors.admission.reviewing import handler as module
+    from reactors.admission.reviewing import charges as module
 
     decide = module.decide_review
 

@@ -1,7 +1,8 @@
-"""May an owner be charged elsewhere in a moment than it was seen to be? Pure.
+"""Changes that were admitted, not observed yet, and may land at any moment. Pure.
 
-An admitted change of its quota or model that was not observed yet may land at any moment, together with the pods that lived below
-it at the request. A pod that is requested below it meanwhile would be charged to the old quota, and would run in the new one.
+A change of an owner's quota or model lands together with the pods that lived below it at the request. A pod that is requested
+below it meanwhile would be charged to the old quota, and would run in the new one. A scale omits what one replica asks for, so it
+is wrong behind a change of that.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -15,6 +16,26 @@ from reactors.admission.coverage.objects import Object
 from reactors.admission.reviewing.children import Holder
 from reactors.admission.state.state import AdmissionState
 from reactors.engine.journals import Journals
+
+#: The refusal of what may just have been changed, in whatever tree that was decided.
+UNSEEN = "object-unseen"
+
+
+def is_doubted(journals: Journals, view: AdmissionState, found: Object, version: str) -> bool:
+    """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
+    if found.version == version:
+        return False
+    if view.coverage.reshaped.has(found):
+        return True
+    for name in journals.holders.get(found.uid, ()):
+        tree = journals.tree(name)
+        for quota in tree.holders[found.uid]:
+            grant = tree.nodes[quota].grants[found.uid]
+            is_passed = timelines.precedes(grant.reshaped, 0, found.version, 0)
+            is_listed = found.listed_us >= grant.asked_us + LANDED_US
+            if grant.reshaped and not (is_passed or is_listed):
+                return True
+    return False
 
 
 def is_moving(
