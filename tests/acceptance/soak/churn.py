@@ -165,7 +165,11 @@ class Truth:
 
     def most(self):
         """The most cores that pods, and unfinished Jobs that are not suspended, ever had in each quota."""
-        live, most = {}, Counter()
+        return {place: cores for place, (cores, _, _) in self.peaks().items()}
+
+    def peaks(self):
+        """The same with the moment of each, and what was there: (cores, seconds since the first version, cores by key)."""
+        live, peaks = {}, {}
         quotas = {}
         for one in self.versions:
             if one.body is not None and one.key.startswith(JOBS):
@@ -178,12 +182,15 @@ class Truth:
                 spec = one.body["spec"]
                 if not spec.get("suspend") and not _is_over(one.body):
                     quota = one.body["metadata"]["labels"][LABEL]
-                    live[one.key] = "jobs", quota, _cores(spec["template"]["spec"])
+                    live[one.key] = ("jobs", quota), _cores(spec["template"]["spec"])
             elif one.body["status"]["phase"] not in OVER:
                 owner = one.body["metadata"]["ownerReferences"][0]["uid"]
-                live[one.key] = "pods", quotas[owner], _cores(one.body["spec"])
+                live[one.key] = ("pods", quotas[owner]), _cores(one.body["spec"])
             sums = Counter()
-            for kind, quota, cores in live.values():
-                sums[kind, quota] += cores
-            most |= sums
-        return most
+            for place, cores in live.values():
+                sums[place] += cores
+            for place, cores in sums.items():
+                if cores > peaks.get(place, (0,))[0]:
+                    those = {key: n for key, (of, n) in live.items() if of == place}
+                    peaks[place] = (cores, round(one.at - self.versions[0].at, 1), those)
+        return peaks
