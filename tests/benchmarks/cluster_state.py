@@ -5,8 +5,10 @@
 Every pod and workload is observed twice, pods as they are made and as they run, with the labels that a controller writes.
 *memory* is what the process grew by from the first event to the last. *look-up* asks the index for the pods of a node, of a
 workload and of a namespace, and for a pod by its name. *state* folds events of pods that are known already, *replica* folds
-the same with every reactor beside it; both decode the events. *a second state* is what one more costs that takes the same
-events in the same process, as admission's does beside that of the reactors: memory and CPU of two less those of one.
+the same with every reactor beside it; both decode the events. *one more* is the cost of a further copy that takes the same
+events in the same process, less that of one state alone: a second state of the cluster, as admission has one beside that of the
+reactors; the state of admission and of the queues beside a state of the cluster, as evictions have them; and the state of
+admission with charges, as the scheduler's plugin Quota has it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import gc
 import random
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,8 +31,11 @@ from bus.events.pods import Owner, PodObserved, encoded_resources
 from bus.events.vocabulary import read
 from bus.events.workloads import WorkloadObserved
 from projections.cluster import ClusterState
+from projections.quota_trees.forest import QuotaTrees
+from reactors.admission.state.state import AdmissionState
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
+from reactors.queue.state import QueueState
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Report
 
@@ -38,6 +43,9 @@ NAMESPACES = 200
 LOOKUPS = 50_000
 FOLDED = 50_000
 MIB = 2**20
+SECOND = "the state of the cluster"
+WITHOUT_CHARGES = "the states of admission and queues, without charges"
+WITH_CHARGES = "the state of admission, with charges"
 _RESOURCES = [
     encoded_resources(
         PodResources(containers=(ContainerResources(requests={"cpu": str(n), "memory": "8Gi"}),))
@@ -150,30 +158,48 @@ def folded(cluster: Cluster, state: ClusterState | None, replica: Replica | None
     return (time.process_time() - began) * 1e6 / FOLDED
 
 
-def several(args: argparse.Namespace, states: int) -> tuple[float, float]:
-    """MiB that so many states take, each of which takes every event, and their CPU microseconds for one, decoding included."""
-    cluster, made = Cluster(args), [ClusterState() for _ in range(states)]
+def _copies(name: str) -> list[Callable[[Event], None]]:
+    """A state of the cluster, and the copy ``name`` beside it: the functions that fold an event, in their order."""
+    state, trees = ClusterState(), QuotaTrees()
+    found: list[Callable[[Event], None]] = [_folds(state)]
+    if name == SECOND:
+        found.append(_folds(ClusterState()))
+    elif name == WITHOUT_CHARGES:
+        admission = AdmissionState("c", state=state)
+        found += [admission.apply, QueueState(admission).apply]
+    elif name == WITH_CHARGES:
+        found += [_folds(trees), AdmissionState("c", trees, state=state).apply]
+    return found
+
+
+def _folds(state: ClusterState | QuotaTrees) -> Callable[[Event], None]:
+    return lambda event: state.apply(read(event, VOCABULARY), event)
+
+
+def copied(args: argparse.Namespace, name: str) -> tuple[float, float]:
+    """MiB of a state of the cluster with the copy ``name``, and their CPU microseconds for an event, decoding included."""
+    cluster, folds = Cluster(args), _copies(name)
     before = resident()
     for event in cluster.events():
-        for state in made:
-            state.apply(read(event, VOCABULARY), event)
+        for fold in folds:
+            fold(event)
     taken = (resident() - before) / MIB
     events = [cluster.pod(number % args.pods, is_bound=True) for number in range(FOLDED)]
     began = time.process_time()
     for event in events:
-        for state in made:
-            state.apply(read(event, VOCABULARY), event)
+        for fold in folds:
+            fold(event)
     return taken, (time.process_time() - began) * 1e6 / FOLDED
 
 
-def second(args: argparse.Namespace) -> tuple[float, float]:
-    """What a second state takes, by two processes that begin with nothing: MiB, and CPU microseconds for an event."""
-    found = []
-    for states in (1, 2):
+def one_more(args: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """The cost of each further copy, measured by processes that begin with nothing: MiB, and CPU microseconds for an event."""
+    found = {}
+    for name in ("", SECOND, WITHOUT_CHARGES, WITH_CHARGES):
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            found.append(pool.submit(several, args, states).result())
-    (one_mib, one_us), (two_mib, two_us) = found
-    return two_mib - one_mib, two_us - one_us
+            found[name] = pool.submit(copied, args, name).result()
+    mib, us = found.pop("")
+    return {name: (one[0] - mib, one[1] - us) for name, one in found.items()}
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -181,7 +207,7 @@ def run(args: argparse.Namespace) -> Report:
     # What the first events load and cache is no part of what the state takes.
     for event in Cluster(argparse.Namespace(pods=2, workloads=1, nodes=1)).events():
         read(event, VOCABULARY)
-    more_mib, more_us = second(args)
+    more = one_more(args)
     cluster, state = Cluster(args), ClusterState()
     before = resident()
     for event in cluster.events():
@@ -202,7 +228,10 @@ def run(args: argparse.Namespace) -> Report:
         f"{len(state.pods):,} pods, {len(state.workloads):,} workloads, {len(state.nodes):,} nodes",
         f"CPU of a folded event: state {sorted(plain)[len(plain) // 2]:.1f} us, "
         f"replica {sorted(whole)[len(whole) // 2]:.1f} us",
-        f"a second state: {more_mib:.0f} MiB and {more_us:.1f} us of CPU an event",
+        *(
+            f"one more, {name}: {mib:.0f} MiB and {us:.1f} us of CPU an event"
+            for name, (mib, us) in more.items()
+        ),
     ]
     return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
 
