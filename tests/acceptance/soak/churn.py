@@ -21,6 +21,9 @@ JOBS_PER_SECOND = 3.0
 #: What has ended stays so long: longer than any fault, so that a list shows how it ended.
 STAYS_SECONDS = 60
 OVER = ("Succeeded", "Failed")
+ENDED = ("Complete", "Failed")
+#: The controller makes no more pods. On a busy machine the end itself is written a second later.
+ENDING = (*ENDED, "SuccessCriteriaMet", "FailureTarget")
 
 
 class Churn:
@@ -88,7 +91,7 @@ class Churn:
         """Whether no pod and no Job is left that would still change."""
         with suppress(OSError, http.client.HTTPException, ApiError):
             found = self._api.request("GET", PATH)["items"]
-            return all(_is_over(one) for one in found) and not held_now(self.record)
+            return all(_has(ENDED, one) for one in found) and not held_now(self.record)
         return False
 
     def clear(self):
@@ -99,8 +102,8 @@ class Churn:
                 return self._api.request("DELETE", PATH, {"propagationPolicy": "Background"})
 
 
-def _is_over(job):
-    return any(one["type"] in ("Complete", "Failed") for one in job["status"].get("conditions", ()))
+def _has(conditions, job):
+    return any(one["type"] in conditions for one in job["status"].get("conditions", ()))
 
 
 def _cores(pod_spec):
@@ -164,7 +167,7 @@ class Truth:
         return self.versions[-1].at - self.versions[0].at
 
     def most(self):
-        """The most cores that pods, and unfinished Jobs that are not suspended, ever had in each quota."""
+        """The most cores that pods, and Jobs that may make pods, ever had in each quota."""
         return {place: cores for place, (cores, _, _) in self.peaks().items()}
 
     def peaks(self):
@@ -180,7 +183,7 @@ class Truth:
                 continue
             if one.key.startswith(JOBS):
                 spec = one.body["spec"]
-                if not spec.get("suspend") and not _is_over(one.body):
+                if not spec.get("suspend") and not _has(ENDING, one.body):
                     quota = one.body["metadata"]["labels"][LABEL]
                     live[one.key] = ("jobs", quota), _cores(spec["template"]["spec"])
             elif one.body["status"]["phase"] not in OVER:
