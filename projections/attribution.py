@@ -32,6 +32,9 @@ from bus.kube.kinds import NAME_LABEL, QUOTA_LABELS, SELECTABLE
 _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
 _NAMING = frozenset((_QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR))
 
+#: Group of pods without a team or a user.
+UNASSIGNED = "unassigned"
+
 #: Levels of a tree that are followed.
 LEVELS = 16
 
@@ -40,6 +43,13 @@ Names = tuple[str, str, str, str, str]
 
 #: Quota, cpu type, GPU type, memory type.
 Attribution = tuple[str, str, str, str]
+
+#: Resource of an account to the columns of a held segment: its amount, and its type.
+AMOUNTS = {
+    "cpu": ("cpu_milli", "cpu_type"),
+    "gpu": ("gpu_milli", "gpu_type"),
+    "memory": ("memory_mib", "memory_type"),
+}
 
 NOTHING: Attribution = ("", "", "", "")
 

@@ -6,7 +6,6 @@ Whatever runs a ledger is given :data:`MODEL`; the engine knows no projection.
 from projections import (
     activity,
     bind_decisions,
-    card_supply,
     decisions,
     evidence,
     namespaces,
@@ -25,6 +24,7 @@ from projections.devices import claims, slices, supply
 from projections.engine import tables as _machinery  # noqa: F401 (archive and checkpoint are declared there)
 from projections.engine.contract import METADATA
 from projections.engine.model import Model
+from projections.inventory import card_supply
 from projections.pod_runs import derivation as pod_runs
 from projections.quota_trees import decisions as admissions
 from projections.quota_trees import declared, held, own

@@ -35,7 +35,8 @@ from projections.engine.contract import Integer, row_table
 from projections.engine.model import Sum
 from projections.engine.sums import Group, Shares
 from projections.pod_runs import NOBODY, PodRun, Segment, is_one_day
-from projections.usage import DAY, pieces
+from projections.timelines import DAY
+from projections.usage import pieces
 
 #: What the values of a :class:`_Stretch` are, in order.
 DIMENSIONS = (

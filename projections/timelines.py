@@ -15,6 +15,9 @@ from collections.abc import Iterable
 from typing import Any
 
 MICROSECONDS = 1_000_000
+#: Seconds.
+HOUR = 3_600
+DAY = 86_400
 
 #: A history keeps at least this many of its newest observations one by one; older ones only where the value changes.
 #: So an observation may come late by this many observations of the same thing and still be booked exactly.

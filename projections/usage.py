@@ -19,9 +19,7 @@ from projections.engine.contract import Integer, row_table
 from projections.engine.model import Sum
 from projections.engine.sums import Group
 from projections.pod_runs import PodRun, Segment
-
-HOUR = 3_600
-DAY = 86_400
+from projections.timelines import DAY, HOUR
 
 #: Sums of a group, in column order.
 SUMS = ("cpu_milli_s", "memory_mib_s", "gpu_milli_s", "held_s", "pods")

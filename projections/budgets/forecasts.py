@@ -18,7 +18,7 @@ from projections.budgets.outlook import (
     outlook,
 )
 from projections.budgets.queries import Select, hourly
-from projections.usage import HOUR
+from projections.timelines import HOUR
 
 #: So far the past is looked at.
 PAST_S = 70 * 24 * HOUR

@@ -13,13 +13,6 @@ from __future__ import annotations
 
 import re
 
-#: Resource of an account to the columns of a held segment: its amount, and its type.
-AMOUNTS = {
-    "cpu": ("cpu_milli", "cpu_type"),
-    "gpu": ("gpu_milli", "gpu_type"),
-    "memory": ("memory_mib", "memory_type"),
-}
-
 _KEY = re.compile(
     r"(?:limits|requests)\.(?:(?P<plain>cpu|memory)|(?:[^/]+/)?(?P<gpu>gpu))(?:\.(?P<type>.+))?"
 )

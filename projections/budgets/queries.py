@@ -13,8 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.events.budgets import BudgetJudged
+from projections.attribution import AMOUNTS
 from projections.budgets.entries import budget_entries, codec, credited
-from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
+from projections.budgets.keys import account, account_of, is_paid_from
 from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
@@ -22,7 +23,7 @@ from projections.budgets.status import BudgetStatus
 from projections.evidence import moments_s
 from projections.pod_runs import held_segments, pod_runs
 from projections.quota_trees.queries import archived, facts
-from projections.usage import HOUR
+from projections.timelines import HOUR
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 

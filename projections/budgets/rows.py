@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from projections.budgets.keys import AMOUNTS, account
+from projections.attribution import AMOUNTS
+from projections.budgets.keys import account
 from projections.engine.contract import Integer, row_table
 from projections.engine.model import Sum
 from projections.engine.sums import Group
 from projections.pod_runs import PodRun, Segment
-from projections.usage import HOUR, pieces
+from projections.timelines import HOUR
+from projections.usage import pieces
 
 budget_spends = row_table(
     "budget_spends",

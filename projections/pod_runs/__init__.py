@@ -6,11 +6,12 @@ its end. ``lists`` closes pods that vanished between two complete lists. ``deriv
 Source: docs/accounting.md, the heart of the ledger.
 """
 
+from projections.attribution import UNASSIGNED
+from projections.lists.parts import Absence
+from projections.lists.rows import pod_beats, pod_lists
 from projections.pod_runs.blocks import blocks, is_one_day, longer
-from projections.pod_runs.derive import NOBODY, UNASSIGNED, derive, idle_for
-from projections.pod_runs.ends import Absence
+from projections.pod_runs.derive import NOBODY, derive, idle_for
 from projections.pod_runs.fold import fold, is_same_run
-from projections.pod_runs.list_rows import pod_beats, pod_lists
 from projections.pod_runs.shape import (
     Above,
     Idle,

@@ -19,6 +19,7 @@ from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import namespaces, nodes, quotas, timelines, workloads
 from projections.devices import claims, supply
+from projections.devices.claimed import ClaimedPods
 from projections.devices.held import Cards
 from projections.devices.shape import (
     card_segments,
@@ -32,15 +33,15 @@ from projections.engine.contract import Key
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
 from projections.evidence import PODS
-from projections.pod_runs import lists, queries
+from projections.lists.parts import Part, everything, part_of
+from projections.lists.recent import RecentLists
+from projections.lists.rows import claim_departures, pod_beats, pod_departures, pod_lists
+from projections.pod_runs import queries
 from projections.pod_runs.below import Below
-from projections.pod_runs.claimed import ClaimedPods
 from projections.pod_runs.derive import derive
 from projections.pod_runs.fold import fold, is_same_run
-from projections.pod_runs.list_rows import claim_departures, pod_beats, pod_departures, pod_lists
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.observed_ends import ObservedEnds
-from projections.pod_runs.recent import RecentLists
 from projections.pod_runs.serving import Serving
 from projections.pod_runs.shape import (
     Pod,
@@ -78,7 +79,8 @@ class PodRuns:
         self._below = Below(rows.reader)
         self._serving = Serving()
         self._around = Surroundings(rows)
-        self._claimed = ClaimedPods(rows, self._pods, self._around, parts_kept)
+        of_claims = RecentLists(rows.reader.select, parts_kept, claim_lists, None, claim_departures)
+        self._claimed = ClaimedPods(rows, self._pods, self._around, of_claims)
         self._resegmented: set[str] = set()
         self._observed = ObservedEnds(rows.reader.select, self._pods)
 
@@ -128,7 +130,7 @@ class PodRuns:
         elif isinstance(fact, PodsListed):
             self._list(event, fact)
         elif isinstance(fact, ObjectsListed) and fact.kind == claims.KIND:
-            self._derive_again(self._claimed.listed(event, fact), event.sequence)
+            self._derive_again(self._claimed.listed(part_of(event, fact)), event.sequence)
         elif isinstance(fact, SourceHeard) and fact.resource == PODS:
             self._beat(event.cluster, event.time_us, event.sequence)
 
@@ -140,7 +142,7 @@ class PodRuns:
         if isinstance(after, namespaces.Namespace):
             since = timelines.first_difference(before.owners() if before else [], after.owners())
             if since is not None:
-                self._claimed.relabelled(after, since)
+                self._claimed.namespace_changed((after.cluster, after.name), since)
             self._follow_namespace((after.cluster, after.name), since, sequence)
         elif isinstance(after, nodes.Node):
             of_model = timelines.first_difference(before.models() if before else [], after.models())
@@ -149,9 +151,9 @@ class PodRuns:
             )
             seconds = [one for one in (of_model, of_cards) if one is not None]
             if seconds:
-                since = min(seconds)
-                self._claimed.relabelled(after, since)
-                found = self._pods.on_node((after.cluster, after.name), since)
+                key, since = (after.cluster, after.name), min(seconds)
+                self._claimed.node_changed(key, since)
+                found = self._pods.on_node(key, since)
                 self._derive_again(found, sequence)
         elif isinstance(after, workloads.Workload):
             self._below.changed(before, after)
@@ -204,7 +206,7 @@ class PodRuns:
             self._derive(known, pod, event.sequence)
 
     def _list(self, event: Event, fact: PodsListed) -> None:
-        part = lists.part_of(event, fact)
+        part = part_of(event, fact)
         is_late = self._lists.add(part)
         if is_late is None:
             return
@@ -219,10 +221,10 @@ class PodRuns:
             return
         again = self._observed.between(cluster, time_us, self._lists.next_beat(cluster, time_us))
         if is_late:
-            again |= self._vanished(lists.everything(cluster, time_us))
+            again |= self._vanished(everything(cluster, time_us))
         self._derive_again(again, sequence)
 
-    def _vanished(self, part: lists.Part) -> set[str]:
+    def _vanished(self, part: Part) -> set[str]:
         """Pods that ``part`` covers whose end is known only from a list, brought into memory."""
         stored = queries.vanished(self._rows.reader.select, part)
         self._pods.load(stored)

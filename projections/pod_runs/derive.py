@@ -11,16 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from projections import timelines
-from projections.attribution import Names, attributed
+from projections.attribution import UNASSIGNED, Names, attributed
 from projections.devices.held import NO_CARDS, Cards, Given, card_facts, held_cards
 from projections.namespaces import Owners
 from projections.pod_runs import serving
 from projections.pod_runs.ends import Evidence, end_of
 from projections.pod_runs.shape import Above, Idle, Pod, Run, Segment
 from projections.timelines import MICROSECONDS
-
-#: Group of what nobody is named for.
-UNASSIGNED = "unassigned"
 
 #: For whom a pod would have held of which nothing is known.
 NOBODY = Idle(UNASSIGNED, UNASSIGNED)

@@ -13,21 +13,11 @@ from typing import Protocol
 
 import msgspec
 
+from projections.lists.parts import Absence
 from projections.pod_runs.finishes import LATER, REGULAR, UNSTARTED, Finish, Gone
 from projections.pod_runs.shape import Pod
 from projections.pod_runs.stamps import FIRST_US, TOLERANCE_US, WRONG_CLOCK
 from projections.timelines import MICROSECONDS, precedes
-
-
-class Absence(msgspec.Struct, frozen=True, gc=False):
-    """What the complete lists say of a pod of which no end is known.
-
-    ``seen_us``: the latest evidence of it, an observation or a list that had it. ``missed_us``: the earliest list
-    after that without it; None while there is none.
-    """
-
-    seen_us: int
-    missed_us: int | None
 
 
 class Evidence(Protocol):

@@ -10,9 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.pod_runs import lists, queries
+from projections.lists.parts import Part
+from projections.lists.recent import ALIVE_US
+from projections.pod_runs import queries
 from projections.pod_runs.memory import PodMemory
-from projections.pod_runs.recent import ALIVE_US
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
@@ -35,7 +36,7 @@ class ObservedEnds:
         if observed_us is not None:
             self._newest[cluster] = max(self._newest.get(cluster, observed_us), observed_us)
 
-    def after(self, part: lists.Part, uids: frozenset[str]) -> set[str]:
+    def after(self, part: Part, uids: frozenset[str]) -> set[str]:
         """Pods for whose ends a list is a proof: they are of ``uids``, or it was asked for shortly before the observation."""
         later = self.between(part.cluster, part.time_us, None)
         found = {uid for uid in later if part.covers(uid) and uid in uids}

@@ -13,7 +13,7 @@ import msgspec
 
 from projections.reports.pieces import HELD, Stretch, add
 from projections.reports.shape import Key, Sums
-from projections.usage import DAY
+from projections.timelines import DAY
 
 #: The sums of a day, in the order of the fields of :class:`Sums`.
 _Vector = list[int]

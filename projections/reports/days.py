@@ -21,7 +21,7 @@ from projections.report_days import SLOT, SLOT_DIMENSIONS, SUMS, TABLES, is_coun
 from projections.report_days import sums as kept
 from projections.reports.periods import periods
 from projections.reports.shape import UTC, Key, Question, Sums
-from projections.usage import DAY, HOUR
+from projections.timelines import DAY, HOUR
 
 #: Days of a period whose pods are looked up by their blocks; of a longer one all pods are read in order.
 _MOST_DAYS = 40

@@ -9,7 +9,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from projections.reports.shape import Period
-from projections.usage import HOUR
+from projections.timelines import HOUR
 
 Cut = Callable[[int, int], Iterator[tuple[Period, int]]]
 

@@ -13,7 +13,8 @@ from projections.reports.by_day import ByDay
 from projections.reports.periods import periods
 from projections.reports.pieces import HELD, Holding, add, pieces, stretches
 from projections.reports.shape import UTC, Key, Question, Row, Sums, check
-from projections.usage import DAY, HOUR, usage_days, usage_hours
+from projections.timelines import DAY, HOUR
+from projections.usage import usage_days, usage_hours
 
 #: Dimensions that the hourly and daily sums keep, and their column.
 _KEPT = {

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from projections.budgets.keys import AMOUNTS
-from projections.usage import HOUR
+from projections.attribution import AMOUNTS
+from projections.timelines import HOUR
 from projections.views.shape import CLUSTER, View, at, is_, moment
 
 #: The first whole hour of a period, and the hour that its beginning lies in.

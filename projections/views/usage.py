@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.usage import DAY, HOUR
+from projections.timelines import DAY, HOUR
 from projections.views.shape import (
     AMOUNTS,
     CLUSTER,

@@ -14,7 +14,7 @@ from bus.kube.crds.keys import CASH
 from projections.budgets.forecasts import Forecast, forecast_budget, forecast_limit
 from projections.budgets.keys import account_of
 from projections.budgets.queries import Select
-from projections.usage import HOUR
+from projections.timelines import HOUR
 from reactors.budgets.state import LedgerRead, Place
 
 

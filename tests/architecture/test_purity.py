@@ -22,7 +22,7 @@ from bus.notebooks.catalogue import PROBES
 from bus.sources.catalogue import SOURCES
 from projections import pod_runs, timelines, workloads
 from projections.catalogue import MODEL
-from projections.pod_runs import lists
+from projections.lists import parts
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.culling.effectors import patches
 from reactors.effectors import quota_status
@@ -46,7 +46,7 @@ def registered():
     for part in ("fold", "derive", "is_same_run", "stored", "segment_columns"):
         found.append((f"{part} of pod_runs", getattr(pod_runs, part)))
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(timelines, own_function)]
-    found.append(("lists.absence", lists.absence))
+    found.append(("lists.absence", parts.absence))
     for one in MODEL.sums:
         found += [(f"shares of {table.name}", shares) for table, shares in one.tables]
     found.append(("workloads.tops", workloads.tops))

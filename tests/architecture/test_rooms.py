@@ -8,7 +8,7 @@ from tests.architecture.rooms import Package, floors
 #: Package → (most rooms, most floors). Of `deploy` it is the goal; of the others what is measured, with rooms for what is added.
 MOST = {
     "bus": (32, 8),
-    "projections": (72, 11),
+    "projections": (70, 11),
     "reactors": (107, 15),
     "migrations": (1, 1),
     "deploy": (32, 9),
@@ -20,7 +20,7 @@ WIDER = {
     "bus": (28, 6),
     "bus.sources": (35, 8),
     "deploy.runtime": (27, 7),
-    "projections": (27, 8),
+    "projections": (27, 7),
     "projections.engine": (31, 10),
 }
 #: One file for each migration, and each stays.

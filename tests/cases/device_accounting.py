@@ -20,14 +20,13 @@ from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
 from bus.sources import devices, namespaces, nodes, pods
 from projections.accounts import accounts
-from projections.card_supply import supply
 from projections.catalogue import MODEL
 from projections.cluster import ClusterState
 from projections.devices.demand import is_card
 from projections.devices.entries import of_segment
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
-from projections.node_supply import excesses, is_oversubscribed
+from projections.inventory.node_supply import excesses, is_oversubscribed, supply
 from tests.cases.pod_accounting import POLICY
 from tests.projections.ledger import memory_store
 from tests.simulation.loop import simulate

@@ -7,8 +7,8 @@ from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from tests import factories as said
 from tests.deploy.quota_ledger import lived
-from tests.projections.claimed import card, claim_observed, slice_observed
-from tests.projections.claimed_worlds import part
+from tests.projections.devices.claimed import card, claim_observed, slice_observed
+from tests.projections.devices.claimed_worlds import part
 from tests.reactors.jobs.running import Running, job
 from tests.reactors.jobs.scene import EXIT, begun
 from tests.scenario import Scenario

@@ -7,8 +7,8 @@ import pytest
 from bus.events.devices import ALLOCATED
 from tests import factories as given
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.projections.claimed import card, claim_observed, slice_observed
-from tests.projections.claimed_worlds import part
+from tests.projections.devices.claimed import card, claim_observed, slice_observed
+from tests.projections.devices.claimed_worlds import part
 
 EVENTS = [
     slice_observed(

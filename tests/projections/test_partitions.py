@@ -11,15 +11,15 @@ from bus.events.devices import Device
 from bus.events.pods import encoded_resources
 from bus.events.vocabulary import read
 from projections.accounts import accounts
-from projections.card_supply import supply
 from projections.cluster import ClusterState
 from projections.devices.demand import ACCELERATORS, is_card
 from projections.devices.partitions import amd_parts, mig_part
 from projections.devices.plugins import offered
 from projections.devices.shape import card_segments
+from projections.inventory.node_supply import supply
 from reactors.admission.deciding.capacity import capacity
 from tests import factories as given
-from tests.projections.claimed import claim_observed, slice_observed
+from tests.projections.devices.claimed import claim_observed, slice_observed
 from tests.projections.ledger import folded
 
 A100 = "NVIDIA-A100-SXM4-40GB"

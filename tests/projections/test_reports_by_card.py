@@ -6,8 +6,8 @@ from bus.events.devices import DeviceAsk, DeviceRequest
 from projections import reports
 from projections.reports import Question
 from tests import factories as given
-from tests.projections.claimed import card, claim_observed, slice_observed
-from tests.projections.claimed_worlds import World
+from tests.projections.devices.claimed import card, claim_observed, slice_observed
+from tests.projections.devices.claimed_worlds import World
 from tests.projections.ledger import folded
 
 H100, A100 = "gpu.nvidia.com/n/gpu-0", "gpu.nvidia.com/n/gpu-1"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from projections.usage import DAY, HOUR, pieces
+from projections.timelines import DAY, HOUR
+from projections.usage import pieces
 from tests import factories as f
 from tests.projections.ledger import tables
 

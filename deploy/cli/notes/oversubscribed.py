@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from deploy.cli.rendering.escapes import inert
 from deploy.hints import hint
-from projections import node_supply
 from projections.devices.sizes import WHOLE
+from projections.inventory import node_supply
 
 #: Nodes that have a line each; one more line counts the rest.
 NAMED = 10

@@ -273,7 +273,7 @@ def acct(
             select, as_of_s=question.as_of_s, where=tuple(chosen), moments=question.moments
         )
         # Reports need no supply of nodes, which takes its time to import.
-        from projections import node_supply
+        from projections.inventory import node_supply
 
         excess = node_supply.excesses(
             select,

@@ -15,8 +15,8 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import memory, moment, thousandths
 from deploy.runtime.ledgers import reading
-from projections.card_supply import supply
 from projections.devices.sizes import WHOLE
+from projections.inventory.node_supply import supply
 
 _QUERY = (
     "SELECT s.cluster, s.node, s.card, s.device, s.model, s.kind AS state, s.gpu_milli, s.gpu_memory_mib,"

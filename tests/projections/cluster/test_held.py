@@ -11,7 +11,7 @@ from projections.cluster import ClusterState
 from projections.cluster.held import held_milli
 from projections.pod_runs.queries import held_at
 from tests import factories as given
-from tests.projections.claimed import claim_observed, slice_observed
+from tests.projections.devices.claimed import claim_observed, slice_observed
 from tests.projections.ledger import folded
 
 A100 = "NVIDIA-A100-SXM4-40GB"

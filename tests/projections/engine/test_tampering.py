@@ -23,8 +23,8 @@ from projections.engine.verify import verify
 from projections.views import VIEWS
 from tests import factories as given
 from tests.deploy.quota_ledger import lived
-from tests.projections.claimed import claimed
 from tests.projections.decided import EVENTS as DECISIONS
+from tests.projections.devices.claimed import claimed
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
 from tests.simulation.loop import simulate
 

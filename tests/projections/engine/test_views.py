@@ -8,7 +8,8 @@ import pytest
 
 from projections.accounts import accounts
 from projections.catalogue import MODEL
-from projections.usage import DAY, HOUR, pieces
+from projections.timelines import DAY, HOUR
+from projections.usage import pieces
 from projections.views import VIEWS, page
 from tests import factories as given
 from tests.projections.engine.archives import fill, lives, sequenced

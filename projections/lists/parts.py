@@ -1,6 +1,6 @@
-"""The evidence of complete lists of pods: present pods and missing pods.
+"""The evidence of one complete list: present objects and missing objects.
 
-A list is kept as one small row per part (:data:`projections.pod_runs.pod_lists`); its uids stay in the archive. The
+A list is kept as one small row per part (:data:`projections.lists.rows.pod_lists`); its uids stay in the archive. The
 newest parts are also held in memory, since almost every question is about them.
 
 Source: docs/accounting.md (end unseen).
@@ -16,7 +16,6 @@ import msgspec
 from bus.envelope import Event
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
-from projections.pod_runs.ends import Absence
 from projections.timelines import History, is_ordered, precedes
 
 #: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
@@ -25,6 +24,17 @@ EARLIER_US = 3_600 * 1_000_000
 
 
 Beat = Callable[[int], int | None]
+
+
+class Absence(msgspec.Struct, frozen=True, gc=False):
+    """What the complete lists say of a pod of which no end is known.
+
+    ``seen_us``: the latest evidence of it, an observation or a list that had it. ``missed_us``: the earliest list
+    after that without it; None while there is none.
+    """
+
+    seen_us: int
+    missed_us: int | None
 
 
 class Listed(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.pod_runs.lists import Part
+from projections.lists.parts import Part
 
 Select = Callable[..., list[tuple[Any, ...]]]
 

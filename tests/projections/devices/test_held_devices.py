@@ -16,7 +16,7 @@ from projections.engine.runner import Runner
 from projections.pod_runs import derivation
 from projections.reports import Question, report, sums
 from tests import factories as given
-from tests.projections.claimed import (
+from tests.projections.devices.claimed import (
     DRIVER,
     card,
     claim_observed,

@@ -5,7 +5,7 @@ from collections import Counter
 
 from bus.events.devices import Device
 from tests import factories as given
-from tests.projections.claimed import card, claim_observed, slice_observed
+from tests.projections.devices.claimed import card, claim_observed, slice_observed
 
 
 def part(name, memory):

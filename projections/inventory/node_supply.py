@@ -18,10 +18,10 @@ import msgspec
 import sqlalchemy as sa
 
 from projections import nodes, timelines
-from projections.card_supply import card_supply
 from projections.devices.plugins import offered, vendor
 from projections.devices.shared_cards import HAMI_NODE, VOLCANO_NODE
 from projections.devices.sizes import WHOLE
+from projections.inventory.card_supply import card_supply
 from projections.pod_runs import held_segments, pod_runs
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
@@ -217,3 +217,35 @@ def _by_cluster(places: Collection[NodeKey]) -> Iterator[tuple[str, list[str]]]:
     for cluster, of_cluster in names.items():
         for start in range(0, len(of_cluster), _ASKED):
             yield cluster, of_cluster[start : start + _ASKED]
+
+
+class Supplied(NamedTuple):
+    """The cards of one vendor on a node, or of a pool that is on none: by slices, and by the node's device plugin."""
+
+    cluster: str
+    node: str
+    vendor: str
+    by_slices: int
+    by_plugin: int
+
+    @property
+    def gpu_milli(self) -> int:
+        """Of both for one vendor the larger: they are the same cards."""
+        return max(self.by_slices, self.by_plugin)
+
+
+def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[Supplied]:
+    """What there is now, by cluster, node and vendor, in thousandths of a card."""
+    found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    table = card_supply.c
+    query = sa.select(table.cluster, table.node, table.card).where(table.end_s.is_(None))
+    for cluster, node, card in select(query):
+        driver, _, name = card.partition("/")
+        found[cluster, node or name.rpartition("/")[0], vendor(driver)][0] += WHOLE
+    for columns in select(sa.select(nodes.nodes).where(nodes.nodes.c.vanished == 0)):
+        row = nodes.codec.row(columns)
+        sharing = row.sharing()
+        texts = _texts(sharing[-1][1]) if sharing and sharing[-1][1] else {}
+        for name, milli in offered(_texts(row.history[-1][2][2]), texts).items():
+            found[row.cluster, row.name, name][1] += milli
+    return [Supplied(*key, *amounts) for key, amounts in sorted(found.items())]

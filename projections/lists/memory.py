@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.pod_runs import queries
-from projections.pod_runs.lists import Listed, Part
+from projections.lists import queries
+from projections.lists.parts import Listed, Part
 
 #: A time before every part. As the time of dropped parts: memory holds all parts.
 NEVER = -(2**62)

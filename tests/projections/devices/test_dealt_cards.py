@@ -13,7 +13,7 @@ from projections.devices.shape import card_segments
 from projections.pod_runs.shape import pod_runs
 from projections.reports import Question
 from tests import factories as given
-from tests.projections import claimed
+from tests.projections.devices import claimed
 from tests.projections.engine.archives import sequenced
 from tests.projections.ledger import folded
 

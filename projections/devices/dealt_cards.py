@@ -22,6 +22,7 @@ from projections import timelines
 from projections.devices.cards import HELD
 from projections.devices.demand import IMPLICIT
 from projections.devices.held import card_facts
+from projections.devices.pods import Around, CardPod, CardSegment, PodRow, Pods
 from projections.devices.requested import CardFacts
 from projections.devices.shared_cards import (
     KOORDINATOR_SHARED,
@@ -31,9 +32,6 @@ from projections.devices.shared_cards import (
 )
 from projections.devices.sizes import WHOLE
 from projections.engine.changes import Columns
-from projections.pod_runs.memory import PodMemory
-from projections.pod_runs.shape import Pod, PodRun, Segment
-from projections.pod_runs.surroundings import Surroundings
 
 #: What the cards of a node are called, with the node's name and a card's number behind it.
 POOL = "koordinator"
@@ -54,12 +52,12 @@ class _Given(msgspec.Struct):
 class DealtCards:
     """The held rows of such cards."""
 
-    def __init__(self, pods: PodMemory, around: Surroundings) -> None:
+    def __init__(self, pods: Pods, around: Around) -> None:
         self._pods = pods
         self._around = around
         self._changed: set[str] = set()
 
-    def pod_changed(self, pod: Pod) -> None:
+    def pod_changed(self, pod: CardPod) -> None:
         """A pod's run changed: so may what it holds of its cards."""
         if pod.namespace != RESERVING and any(ALLOCATED in text for _, _, text in pod.cards):
             self._changed.add(pod.uid)
@@ -70,7 +68,7 @@ class DealtCards:
         found = [row for uid in changed if (row := self._pods.get(uid)) is not None]
         return changed, [columns for row in found for columns in self._held(row)]
 
-    def _held(self, row: PodRun) -> Iterator[Columns]:
+    def _held(self, row: PodRow) -> Iterator[Columns]:
         facts, pod = card_facts(row.pod), row.pod
         for segment in row.run.segments:
             sharing = self._around.sharing((pod.cluster, segment.node))
@@ -99,7 +97,7 @@ def _is_before(second: int, end_s: int | None) -> bool:
 
 
 def _parts(
-    known: CardFacts, claimed: Collection[str], segment: Segment, node: Mapping[str, str]
+    known: CardFacts, claimed: Collection[str], segment: CardSegment, node: Mapping[str, str]
 ) -> list[tuple[_Given, int, int]]:
     """Cards with thousandths and MiB; none where the annotation does not fit what the pod requests."""
     found = _read(known.texts.get(ALLOCATED, ""))

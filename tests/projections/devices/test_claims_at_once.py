@@ -5,7 +5,7 @@ import pytest
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from tests import factories as given
-from tests.projections.claimed import card, claim_observed, claimed, slice_observed
+from tests.projections.devices.claimed import card, claim_observed, claimed, slice_observed
 from tests.projections.engine.archives import sequenced
 from tests.projections.ledger import memory_store
 

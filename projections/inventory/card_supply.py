@@ -1,4 +1,4 @@
-"""Which cards a cluster had at each time, and how many of each vendor a node has now.
+"""Which cards a cluster had at each time.
 
 Of each pool the slices of the newest generation count, among those that exist at that time. What a complete list of slices
 lacks is gone from that list on.
@@ -9,27 +9,24 @@ Source: docs/devices.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.observations import ObjectsListed
 from bus.events.vocabulary import Fact
-from projections import nodes, timelines
+from projections import timelines
 from projections.devices import slices
-from projections.devices.plugins import offered, vendor
-from projections.devices.sizes import WHOLE
 from projections.devices.slices import GONE, Card, Offer, Slice
 from projections.engine.changes import Changes, Columns
 from projections.engine.contract import Integer, Key, partial_index, row_table
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
-from projections.pod_runs import lists
-from projections.pod_runs.list_rows import departures
-from projections.pod_runs.recent import RecentLists
+from projections.lists.parts import part_of
+from projections.lists.recent import RecentLists
+from projections.lists.rows import departures
 
 card_supply = row_table(
     "card_supply",
@@ -56,8 +53,6 @@ slice_lists = row_table(
 )
 
 slice_departures = departures("slice_departures")
-
-_texts = msgspec.json.Decoder(dict[str, str]).decode
 
 #: Parts of complete lists that stay in memory.
 PARTS_KEPT = 64
@@ -92,7 +87,7 @@ class CardSupply:
         """Take a complete list of slices."""
         if not isinstance(fact, ObjectsListed) or fact.kind != slices.KIND:
             return
-        part = lists.part_of(event, fact)
+        part = part_of(event, fact)
         if self._lists.add(part) is None:
             return
         table = slices.slices.c
@@ -203,35 +198,3 @@ derivation = Derivation(
     follows=(slices.projection,),
     begin=CardSupply,
 )
-
-
-class Supplied(NamedTuple):
-    """The cards of one vendor on a node, or of a pool that is on none: by slices, and by the node's device plugin."""
-
-    cluster: str
-    node: str
-    vendor: str
-    by_slices: int
-    by_plugin: int
-
-    @property
-    def gpu_milli(self) -> int:
-        """Of both for one vendor the larger: they are the same cards."""
-        return max(self.by_slices, self.by_plugin)
-
-
-def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[Supplied]:
-    """What there is now, by cluster, node and vendor, in thousandths of a card."""
-    found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    table = card_supply.c
-    query = sa.select(table.cluster, table.node, table.card).where(table.end_s.is_(None))
-    for cluster, node, card in select(query):
-        driver, _, name = card.partition("/")
-        found[cluster, node or name.rpartition("/")[0], vendor(driver)][0] += WHOLE
-    for columns in select(sa.select(nodes.nodes).where(nodes.nodes.c.vanished == 0)):
-        row = nodes.codec.row(columns)
-        sharing = row.sharing()
-        texts = _texts(sharing[-1][1]) if sharing and sharing[-1][1] else {}
-        for name, milli in offered(_texts(row.history[-1][2][2]), texts).items():
-            found[row.cluster, row.name, name][1] += milli
-    return [Supplied(*key, *amounts) for key, amounts in sorted(found.items())]

@@ -19,12 +19,11 @@ import msgspec
 import sqlalchemy as sa
 
 from projections.engine.changes import Changes
-from projections.pod_runs import departures, lists, queries
-from projections.pod_runs.departures import Departures
-from projections.pod_runs.ends import Absence
-from projections.pod_runs.list_rows import pod_beats, pod_departures, pod_lists
-from projections.pod_runs.part_memory import NEVER, PartMemory, Select, extent_of
-from projections.pod_runs.shape import Pod
+from projections.lists import departures, queries
+from projections.lists.departures import Departures
+from projections.lists.memory import NEVER, PartMemory, Select, extent_of
+from projections.lists.parts import EARLIER_US, Absence, Listed, Part, absence, rank
+from projections.lists.rows import pod_beats, pod_departures, pod_lists
 from projections.timelines import precedes
 
 #: Words that the source of pods is told that stay in memory: an hour.
@@ -52,7 +51,7 @@ class RecentLists(PartMemory):
         self._kept = kept
         self._beats_table, self._left_table = beats, left
         self._departures = Departures(select, left)
-        self.added: list[lists.Part] = []
+        self.added: list[Part] = []
         #: What the part had whose place the newest one took.
         self.replaced: frozenset[str] = frozenset()
         self._beats: dict[str, list[int]] = defaultdict(list)
@@ -114,11 +113,11 @@ class RecentLists(PartMemory):
             self._select, self._lists_table, cluster, us - ALIVE_US, us
         )
 
-    def proof(self, pod: Pod, version: str, us: int, since_us: int) -> int:
+    def proof(self, pod: Listed, version: str, us: int, since_us: int) -> int:
         """The newest moment from ``since_us`` to ``us`` at which lists or beats prove a pod that ended at ``version``."""
         proven_us = max(since_us, self._beat(pod.cluster, us) or since_us)
 
-        def is_asked(part: lists.Part) -> bool:
+        def is_asked(part: Part) -> bool:
             return precedes(part.resource_version, part.time_us, version, us)
 
         for part in self._older(pod, us + 1, is_asked):
@@ -139,7 +138,7 @@ class RecentLists(PartMemory):
             found = stored if found is None or (stored is not None and stored > found) else found
         return found
 
-    def add(self, part: lists.Part) -> bool | None:
+    def add(self, part: Part) -> bool | None:
         """Whether older answers may change with ``part``; None for one that adds nothing.
 
         Of two lists of one moment the later one by version counts, whichever arrived first.
@@ -149,7 +148,7 @@ class RecentLists(PartMemory):
         same = next((p for p in known if p.time_us == part.time_us and p.first == part.first), None)
         if same is None and may_be_stored:
             same = queries.same_part(self._select, self._lists_table, part)
-        if same is not None and lists.rank(part) <= lists.rank(same):
+        if same is not None and rank(part) <= rank(same):
             return None
         is_late = may_be_stored or (bool(known) and known[-1].time_us > part.time_us)
         self._depart(part, same)
@@ -161,11 +160,11 @@ class RecentLists(PartMemory):
         self.added.append(part)
         return is_late or same is not None
 
-    def absence(self, pod: lists.Listed) -> Absence:
+    def absence(self, pod: Listed) -> Absence:
         """What the complete lists say of a pod, or of a claim."""
-        return lists.absence(pod, self._covering(pod), partial(self._beat, pod.cluster))
+        return absence(pod, self._covering(pod), partial(self._beat, pod.cluster))
 
-    def _depart(self, part: lists.Part, same: lists.Part | None) -> None:
+    def _depart(self, part: Part, same: Part | None) -> None:
         """Note which objects left the lists between ``part``, in the place of ``same``, and those around it."""
         until = part.until
         if same is not None:
@@ -175,13 +174,13 @@ class RecentLists(PartMemory):
         for uid, removed, added in departures.changes(before, after, same, part):
             self._departures.change(uid, removed, added, part)
 
-    def _covering(self, pod: lists.Listed) -> Iterator[lists.Part]:
+    def _covering(self, pod: Listed) -> Iterator[Part]:
         """The parts that cover a pod or a claim, newest first: those in memory, then the stored ones, as far as they are asked
         for. Of those that lack it, and are newer than its newest observation, the oldest stands for all.
         """
         version, observed_us, _ = pod.history[-1]
 
-        def is_asked(part: lists.Part) -> bool:
+        def is_asked(part: Part) -> bool:
             return precedes(version, observed_us, part.resource_version, part.time_us)
 
         extent = extent_of(pod)
@@ -198,7 +197,7 @@ class RecentLists(PartMemory):
         if self._dropped_us != NEVER and pod.uid not in last.uids:
             left_us = self._departures.newest(pod.cluster, pod.uid, until_us)
             since_us = NEVER if left_us is None else left_us
-            earlier_us = observed_us - lists.EARLIER_US
+            earlier_us = observed_us - EARLIER_US
             oldest_us = max(since_us, earlier_us)
             for part in self._stored(extent, late, oldest_us, lambda _: False, is_before=False):
                 if part.time_us >= until_us:
@@ -221,10 +220,10 @@ class RecentLists(PartMemory):
             until_us = left_us
         yield from self._stored(extent, late, until_us, is_asked)
 
-    def may_change(self, pod: lists.Listed, part: lists.Part) -> bool:
+    def may_change(self, pod: Listed, part: Part) -> bool:
         """Whether ``part``, the newest, may change :meth:`absence`: not where the one before it said the same."""
         version, time_us, _ = pod.history[-1]
-        since_us = time_us - lists.EARLIER_US
+        since_us = time_us - EARLIER_US
         is_missing = pod.uid not in part.uids
         for known in reversed(self._parts[pod.cluster]):
             is_after = precedes(version, time_us, known.resource_version, known.time_us)

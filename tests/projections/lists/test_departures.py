@@ -11,12 +11,12 @@ from projections.catalogue import MODEL
 from projections.engine.changes import Changes
 from projections.engine.folder import Folder
 from projections.engine.reading import fact_in
-from projections.pod_runs import lists
-from projections.pod_runs.list_rows import pod_departures
-from projections.pod_runs.recent import RecentLists
+from projections.lists import parts as lists
+from projections.lists.recent import RecentLists
+from projections.lists.rows import pod_departures
 from projections.timelines import precedes
 from tests import factories as said
-from tests.projections import claimed
+from tests.projections.devices import claimed
 from tests.projections.ledger import memory_store, rows
 
 UIDS = ("a", "b", "m", "p", "z")

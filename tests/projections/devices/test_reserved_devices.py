@@ -7,13 +7,19 @@ import pytest
 import sqlalchemy as sa
 
 from bus.events.devices import ResourceSliceVanished
-from projections.card_supply import card_supply
 from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.shape import card_segments
-from projections.pod_runs import queries
+from projections.inventory.card_supply import card_supply
+from projections.lists import queries
 from tests import factories as given
-from tests.projections.claimed import DRIVER, card, claim_observed, claims_listed, slice_observed
-from tests.projections.claimed_worlds import DEVICES, LISTED, SLICE, World
+from tests.projections.devices.claimed import (
+    DRIVER,
+    card,
+    claim_observed,
+    claims_listed,
+    slice_observed,
+)
+from tests.projections.devices.claimed_worlds import DEVICES, LISTED, SLICE, World
 from tests.projections.engine.archives import fill, ledger, sequenced
 from tests.projections.ledger import folded
 

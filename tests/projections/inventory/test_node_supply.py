@@ -3,9 +3,9 @@
 import pytest
 
 from bus.events.devices import ResourceSliceObserved
-from projections.node_supply import excesses, oversubscribed
+from projections.inventory.node_supply import excesses, oversubscribed
 from tests import factories as given
-from tests.projections.claimed import DRIVER, card, claim_observed, slice_observed
+from tests.projections.devices.claimed import DRIVER, card, claim_observed, slice_observed
 from tests.projections.ledger import folded
 
 KEY = (given.CLUSTER, "n")

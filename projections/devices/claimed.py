@@ -13,42 +13,33 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.devices import ResourceClaimState, ResourceSliceObserved
-from bus.events.observations import ObjectsListed
 from bus.events.pods import PodState
 from bus.events.vocabulary import Fact
 from projections.devices import supply
 from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.claims import Claim, claims
 from projections.devices.claims import projection as claim_rows
+from projections.devices.groups import cards_of
 from projections.devices.held import NOTHING_GIVEN, Given
 from projections.devices.holding import Span
 from projections.devices.index import ClaimIndex
-from projections.devices.shape import card_segments, claim_cards, claim_devices, claim_lists
+from projections.devices.occupied import OccupiedCards
+from projections.devices.pods import Around, CardPod, ListPart, ObjectLists, PodRow, Pods
+from projections.devices.shape import card_segments, claim_cards, claim_devices
 from projections.devices.shared_cards import RESERVING
 from projections.devices.supply import Supply
 from projections.engine.changes import Changes
+from projections.engine.contract import Key
 from projections.engine.rows import Rows
-from projections.namespaces import Namespace
-from projections.nodes import Node
-from projections.pod_runs import lists
-from projections.pod_runs.groups import cards_of
-from projections.pod_runs.list_rows import claim_departures
-from projections.pod_runs.memory import PodMemory
-from projections.pod_runs.occupied import OccupiedCards
-from projections.pod_runs.recent import RecentLists
-from projections.pod_runs.shape import Pod, PodRun
-from projections.pod_runs.surroundings import Surroundings
 
 
 class ClaimedPods:
     """What the pods in memory hold by claims."""
 
-    def __init__(self, rows: Rows, pods: PodMemory, around: Surroundings, parts_kept: int) -> None:
+    def __init__(self, rows: Rows, pods: Pods, around: Around, lists: ObjectLists) -> None:
         self._rows = rows
         self._pods = pods
-        self._lists = RecentLists(
-            rows.reader.select, parts_kept, claim_lists, None, claim_departures
-        )
+        self._lists = lists
         self._index = ClaimIndex(rows.reader.select)
         self._holdings = ClaimHoldings(rows, self._index, self._absent, self._span_of)
         self._cards = OccupiedCards(rows, self._index, self._holdings, pods, around)
@@ -82,7 +73,7 @@ class ClaimedPods:
                 self._rows.want(claim_rows, (uid,))
         self._pods.load(pods)
 
-    def named(self, before: Pod | None, pod: Pod, sequence: int) -> None:
+    def named(self, before: CardPod | None, pod: CardPod, sequence: int) -> None:
         """A pod was observed: remember which claims it names, and which cards KAI shares out to it."""
         cards = cards_of(pod) - (cards_of(before) if before else set()) if pod.cards else set()
         claims = set(pod.claims) - set(before.claims if before else ())
@@ -94,27 +85,28 @@ class ClaimedPods:
         if pod.cards or claims or before is None or _team(before) != _team(pod):
             self.moved(pod)
 
-    def given(self, pod: Pod, start_s: int, end_s: int | None) -> Given:
+    def given(self, pod: CardPod, start_s: int, end_s: int | None) -> Given:
         """What ``pod`` holds by claims from its start to its end."""
         if self._index.is_empty:
             return NOTHING_GIVEN
         return self._holdings.given(_span(pod, start_s, end_s))
 
-    def moved(self, pod: Pod) -> None:
+    def moved(self, pod: CardPod) -> None:
         """Mark the cards and claims of a pod whose run changed, so that their segments are derived again."""
         if pod.cards or not self._index.is_empty:
             self._cards.pod_changed(pod.uid)
 
-    def relabelled(self, row: Node | Namespace, since: int) -> None:
-        """The model of a node's cards, or whom a namespace names, changed from a second on."""
+    def node_changed(self, key: Key, since: int) -> None:
+        """The model of a node's cards changed from a second on."""
         if not self._index.is_empty:
-            key = (row.cluster, row.name)
-            if isinstance(row, Node):
-                self._cards.node_changed(key, since)
-            else:
-                self._cards.namespace_changed(key, since)
+            self._cards.node_changed(key, since)
 
-    def beside(self, known: PodRun | None, row: PodRun) -> set[str]:
+    def namespace_changed(self, key: Key, since: int) -> None:
+        """The owners of a namespace changed from a second on."""
+        if not self._index.is_empty:
+            self._cards.namespace_changed(key, since)
+
+    def beside(self, known: PodRow | None, row: PodRow) -> set[str]:
         """The other pods that hold more or less since this one began or ended at another time."""
         if self._index.is_empty:
             return set()
@@ -144,9 +136,8 @@ class ClaimedPods:
         self._pods.load(found)
         return found
 
-    def listed(self, event: Event, fact: ObjectsListed) -> set[str]:
+    def listed(self, part: ListPart) -> set[str]:
         """A complete list of claims came; the pods to derive again: those of claims of which it says something new."""
-        part = lists.part_of(event, fact)
         is_late = self._lists.add(part)
         if is_late is None:
             return set()
@@ -198,14 +189,14 @@ class ClaimedPods:
         return _span(row.pod, row.run.start_s, row.run.end_s, row.run.unknown_s)
 
 
-def _span(pod: Pod, start_s: int | None, end_s: int | None, unknown_s: int = 0) -> Span:
+def _span(pod: CardPod, start_s: int | None, end_s: int | None, unknown_s: int = 0) -> Span:
     return Span(
         pod.uid, pod.cluster, pod.namespace, start_s, end_s,
         names=frozenset(pod.claims), claimed=frozenset(pod.claimed), unknown_s=unknown_s,
     )  # fmt: skip
 
 
-def _team(pod: Pod) -> str | None:
+def _team(pod: CardPod) -> str | None:
     """The team of its newest observation: claims that were made for it are reserved for that."""
     team: str | None = pod.history[-1][2][4]
     return team

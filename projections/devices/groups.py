@@ -17,13 +17,11 @@ from projections.devices.cards import RESERVED, left
 from projections.devices.held import card_facts
 from projections.devices.holding import OPEN
 from projections.devices.index import ClaimIndex
+from projections.devices.pods import Around, CardPod, PodRow, Pods
 from projections.devices.requested import CardFacts
 from projections.devices.shared_cards import RESERVING, shared
 from projections.devices.sizes import WHOLE
 from projections.engine.changes import Columns
-from projections.pod_runs.memory import PodMemory
-from projections.pod_runs.shape import Pod, PodRun
-from projections.pod_runs.surroundings import Surroundings
 
 #: Most bytes of a label: its name and its value.
 LONGEST_GROUP = 400
@@ -35,13 +33,13 @@ _texts = msgspec.json.Decoder(dict[str, str]).decode
 class CardGroups:
     """The reserved rows of such cards."""
 
-    def __init__(self, index: ClaimIndex, pods: PodMemory, around: Surroundings) -> None:
+    def __init__(self, index: ClaimIndex, pods: Pods, around: Around) -> None:
         self._index = index
         self._pods = pods
         self._around = around
         self._changed: set[tuple[str, str]] = set()
 
-    def pod_changed(self, pod: Pod) -> None:
+    def pod_changed(self, pod: CardPod) -> None:
         """A pod's run changed: so may what it leaves of its cards."""
         self._changed |= {(pod.cluster, name) for name in cards_of(pod)}
 
@@ -66,7 +64,7 @@ class CardGroups:
                     rows += self._reserved(row, card, taken)
         return sorted(uids), rows
 
-    def _held(self, row: PodRun, card: str) -> Iterator[tuple[int, int, int]]:
+    def _held(self, row: PodRow, card: str) -> Iterator[tuple[int, int, int]]:
         """(from, to, milli-cards) that a pod holds of a card."""
         facts = card_facts(row.pod)
         for segment in row.run.segments:
@@ -88,7 +86,7 @@ class CardGroups:
                     yield from_s, to_s, sum(one.gpu_milli for one in held.parts) // len(cards)
 
     def _reserved(
-        self, row: PodRun, card: str, taken: list[tuple[int, int, int]]
+        self, row: PodRow, card: str, taken: list[tuple[int, int, int]]
     ) -> Iterator[Columns]:
         pod = row.pod
         for one in row.run.segments:
@@ -101,14 +99,14 @@ class CardGroups:
                 )  # fmt: skip
 
 
-def cards_of(pod: Pod) -> set[str]:
+def cards_of(pod: CardPod) -> set[str]:
     """The cards that KAI ever gave a pod a part of, as it names them."""
     return {
         card for _, _, reported in pod.cards if reported for card in _cards(_facts(reported).texts)
     }
 
 
-def _is_beside(one: PodRun, other: PodRun) -> bool:
+def _is_beside(one: PodRow, other: PodRow) -> bool:
     """Whether both held on one node at some moment: a pod may say any card, it has only those of its node."""
     return any(
         a.node == b.node
@@ -119,7 +117,7 @@ def _is_beside(one: PodRun, other: PodRun) -> bool:
     )
 
 
-def _first_cards(pod: Pod) -> set[str]:
+def _first_cards(pod: CardPod) -> set[str]:
     """The card that a pod reserves: one pod is written once."""
     return set(sorted(cards_of(pod))[:1])
 

@@ -14,23 +14,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from projections import timelines
+from projections.attribution import UNASSIGNED
 from projections.devices import claims as claim_rows
 from projections.devices.cards import HELD, RESERVED, Occupant, Piece, pieces, union
 from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.claims import Claim
+from projections.devices.dealt_cards import DealtCards
+from projections.devices.groups import CardGroups
 from projections.devices.holding import OPEN
 from projections.devices.index import ClaimIndex
+from projections.devices.pods import Around, PodRow, Pods
+from projections.devices.rewritten import Windows, inside, joined, outside
 from projections.devices.shape import card_segments, claim_cards
 from projections.engine.changes import Columns
 from projections.engine.contract import Key
 from projections.engine.rows import Rows
-from projections.pod_runs.dealt_cards import DealtCards
-from projections.pod_runs.derive import UNASSIGNED
-from projections.pod_runs.groups import CardGroups
-from projections.pod_runs.memory import PodMemory
-from projections.pod_runs.rewritten import Windows, inside, joined, outside
-from projections.pod_runs.shape import PodRun
-from projections.pod_runs.surroundings import Surroundings
 
 #: Keys that one statement asks for.
 _ASKED = 500
@@ -66,8 +64,8 @@ class OccupiedCards:
         rows: Rows,
         index: ClaimIndex,
         holdings: ClaimHoldings,
-        pods: PodMemory,
-        around: Surroundings,
+        pods: Pods,
+        around: Around,
     ) -> None:
         self._rows = rows
         self._index = index
@@ -175,14 +173,14 @@ class OccupiedCards:
                     found.add(uid)
         return found
 
-    def _of_pod(self, row: PodRun) -> set[str]:
+    def _of_pod(self, row: PodRow) -> set[str]:
         pod = row.pod
         found = set(self._index.own(pod.uid))
         for name in pod.claims:
             found |= self._index.named(pod.cluster, pod.namespace, name)
         return found
 
-    def _prepare(self, rows: Iterable[PodRun]) -> None:
+    def _prepare(self, rows: Iterable[PodRow]) -> None:
         """Ask at once for what these pods will be asked for."""
         names: dict[tuple[str, str], set[str]] = defaultdict(set)
         uids = []

@@ -1,0 +1,4 @@
+"""Inventory of cards: what clusters and nodes offer, and nodes on which more is charged.
+
+Source: docs/devices.md.
+"""
