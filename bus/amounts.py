@@ -1,14 +1,13 @@
-"""Amounts that a pod requests: Kubernetes quantities as exact integers.
+"""Resource amounts requested by a pod: Kubernetes quantities as exact integers.
 
-Pure. Sources put `PodResources` into `pod.observed`; `bus/charges.py` turns it into what is charged.
-`docs/accounting.md` is the law; `effective_request` follows it and upstream's
-`PodRequests` (k8s.io/component-helpers v0.36.3, `resource/helpers.go`), against which it was
-compared on random pods. One reading is decided here:
+Pure. Sources put `PodResources` into `pod.observed`; `bus/charges.py` turns it into a charge. `docs/accounting.md`
+is the law; `effective_request` follows it and upstream's `PodRequests` (k8s.io/component-helpers v0.36.3,
+`resource/helpers.go`), and was compared with that on random pods. One reading is decided here:
 
-- *Strict and observed quantities.* What people give to Bursar (quotas, budgets, policies) is
-  read by `parse_quantity`, stricter than Kubernetes (docs/wrong-input.md C1 to C5). But the API
-  server keeps `+1`, `5.` and forty leading zeros in a pod as they were written, and runs that pod;
-  refusing them would let a tenant hide from the ledger. Pods are read by `observed_quantity`.
+- *Strict and observed quantities.* Input to Bursar (quotas, budgets, policies) is read by `parse_quantity`,
+  stricter than Kubernetes (docs/wrong-input.md C1 to C5). But the API server keeps `+1`, `5.` and forty leading
+  zeros in a pod as they were written, and runs that pod; refusing them would let a tenant hide from the ledger.
+  Pods are read by `observed_quantity`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _TWO_LETTERS = {f"{letter}i": NANO << 10 * (n + 1) for n, letter in enumerate("K
 _SUFFIXES = {"": NANO, **_ONE_LETTER, **_TWO_LETTERS}
 
 _GRAMMAR = re.compile(r"([0-9]*)(?:\.([0-9]+))?(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
-# Possessive, so that a megabyte of zeros before a wrong letter is read once, not once per zero.
+# Possessive: a megabyte of zeros before a wrong letter is read once, not once per zero.
 _AS_WRITTEN = re.compile(
     r"\+?+(?=\.?[0-9])0*+([0-9]*+)(?:\.([0-9]*+))?"
     r"(?:([KMGTPE]i|[numkMGTPE])|([eE][+-]?+)(?=[0-9])0*+([0-9]*+))?"
@@ -61,11 +60,10 @@ def _refused(text: str, reason: str) -> QuantityError:
 def parse_quantity(text: str) -> int:
     """The exact value of a Kubernetes quantity in nano-units, a part of a nano-unit rounded up.
 
-    For what is given to Bursar. Refused, although Kubernetes reads them: any sign before the
-    number, a point without digits behind it, more than 32 characters, exponents beyond 18, values
-    above 2**63 - 1 milli-units. `.5` is read; `12E` is exa, `12e3` and `12E3` are exponents. Raises
-    QuantityError: deny the request. Source: apimachinery `resource.Quantity` v0.36.3; docs/wrong-input.md C1
-    to C5 of docs/reliability.md.
+    For input to Bursar. Refused, although Kubernetes reads them: any sign before the number, a point without digits
+    behind it, more than 32 characters, exponents beyond 18, values above 2**63 - 1 milli-units. `.5` is read; `12E`
+    is exa, `12e3` and `12E3` are exponents. Raises QuantityError: deny the request. Source: apimachinery
+    `resource.Quantity` v0.36.3; docs/wrong-input.md C1 to C5 of docs/reliability.md.
     """
     # Length first: everything after it is bounded work, whatever was sent.
     if len(text) > _LONGEST:
@@ -104,9 +102,8 @@ def _general(text: str) -> int:
 def observed_quantity(text: str) -> int:
     """The value in nano-units of a quantity as an API server sends it for a pod.
 
-    As `parse_quantity`, and also the spellings that the API server accepts and keeps: a plus sign,
-    a point at the end, leading zeros of number and exponent in any count. Raises QuantityError:
-    park the observation.
+    As `parse_quantity`, and also the spellings accepted and kept by the API server: a plus sign, a point at the
+    end, leading zeros of number and exponent in any count. Raises QuantityError: park the observation.
     """
     try:
         return parse_quantity(text)
@@ -129,9 +126,9 @@ class ContainerResources(
     """One container's share of `PodResources`: resource name to quantity as the API server wrote
     it.
 
-    `requests` is the spec's; `actual` is `status…resources.requests`, `None` where the container's
-    status has no `resources` at all; `allocated` is `allocatedResources` of the same status, of no
-    effect without `actual`. `restartable`: an init container that stays as a sidecar.
+    `requests` is the spec's; `actual` is `status…resources.requests`, `None` where the container's status has no
+    `resources` at all; `allocated` is `allocatedResources` of the same status, of no effect without `actual`.
+    `restartable`: an init container kept as a sidecar.
     """
 
     requests: dict[str, str] = {}
@@ -141,7 +138,7 @@ class ContainerResources(
 
 
 class PodResources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Everything of a pod that decides its charge; the `resources` field of `pod.observed`.
+    """The parts of a pod with an effect on its charge; the `resources` field of `pod.observed`.
 
     `containers` and `init_containers` (`init` in JSON) in the order of the spec; `requests`,
     `actual` and `allocated` are pod-level (`spec.resources.requests`, `status.resources.requests`,
@@ -159,12 +156,11 @@ class PodResources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
 
 
 def effective_request(resources: PodResources) -> dict[str, int]:
-    """What the scheduler counts for a pod, per resource name in nano-units; zeros are kept.
+    """The scheduler's count for a pod, per resource name in nano-units; zeros are kept.
 
-    The larger of (all containers and sidecars) and (the largest step of initialisation), with
-    pod-level requests in place of these for cpu, memory and hugepages, plus overhead.
-    Raises QuantityError for an unreadable quantity: park the observation.
-    Source: docs/accounting.md, which is the law; `PodRequests` as in the module.
+    The larger of (all containers and sidecars) and (the largest step of initialisation), with pod-level requests in
+    place of these for cpu, memory and hugepages, plus overhead. Raises QuantityError for an unreadable quantity:
+    park the observation. Source: docs/accounting.md (the law); `PodRequests` as in the module.
     """
     infeasible = resources.infeasible
     total: dict[str, int] = {}
@@ -192,7 +188,7 @@ def effective_request(resources: PodResources) -> dict[str, int]:
 
 
 def effective_limit(limits: PodResources) -> dict[str, int]:
-    """What a pod is limited to, per resource name in nano-units; a name without a limit is absent.
+    """The limits of a pod, per resource name in nano-units; a name without a limit is absent.
 
     `limits` holds limits in the place of requests. The sums are those of `effective_request`;
     overhead is added only where there is a limit. Raises QuantityError. Source: `PodLimits`, as in
@@ -209,7 +205,7 @@ _ABOVE_ZERO = re.compile(r"\+?[0.]*[1-9]")
 
 
 def is_above_zero(text: str | None) -> bool:
-    """Whether a quantity as it was written is more than nothing; False for none. What cannot be read is not judged here."""
+    """Whether a quantity as it was written is above zero; False for none. Unreadable quantities are not checked here."""
     return text is not None and _ABOVE_ZERO.match(text) is not None
 
 
@@ -252,5 +248,5 @@ def _pod_level(resources: PodResources) -> dict[str, int]:
         return {name: observed_quantity(requests[name]) for name in names}
     spec = None if resources.infeasible else requests
     found = _largest((spec, resources.actual, resources.allocated))
-    # Upstream counts a name that only the infeasible spec has as zero, not by its containers.
+    # Upstream counts a name found only in the infeasible spec as zero, not by its containers.
     return {name: found.get(name, 0) for name in names}

@@ -8,11 +8,11 @@ Pure. Three readings are decided here:
   2**40. `ephemeral-storage` and other native names are left out, as are zeros.
 - *`koordinator.sh/gpu`* (`kubernetes.io/gpu` in v1.0) is no vendor's card: it is percent of one, by
   Koordinator's `apis/extension/resource.go`, and read like `gpu-core`.
-- *A refused resource is refused alone.* A quantity that cannot be read, or an amount that no row can
-  hold, is charged as nothing and named; the pod's other resources are charged. Else two tebibytes
-  of a scratch resource would make eight cards free.
+- *A refused resource is refused alone.* An unreadable quantity, or an amount too large for a row, is charged as
+  zero and named; the pod's other resources are charged. Else two tebibytes of a scratch resource would make eight
+  cards free.
 
-Source: docs/accounting.md, which is the law; docs/accounting.md.
+Source: docs/accounting.md (the law); docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ _MIB = 2**20 * NANO
 
 
 class Amounts(msgspec.Struct, frozen=True, gc=False):
-    """What one pod is charged per second while it holds: exact integers, each 0 to 2**40.
+    """The charge of one pod per second while it is bound: exact integers, each 0 to 2**40.
 
-    `extended`: (resource name, count) sorted by name, each name once, no zeros; MiB instead of a
-    count where the resource is valued in bytes (see the module). Equal amounts compare equal.
-    `refused`: the names, sorted, of resources that were charged as nothing since their quantity
-    cannot be read or is larger than a row may hold.
+    `extended`: (resource name, count) sorted by name, each name once, no zeros; MiB instead of a count where the
+    resource is valued in bytes (see the module). Equal amounts compare equal. `refused`: the names, sorted, of
+    resources charged as zero for an unreadable or too large quantity.
     """
 
     cpu_millicores: int = 0
@@ -67,12 +66,11 @@ _IN_BYTES = frozenset(
 def charged(resources: PodResources) -> Amounts:
     """The amounts of a pod: its effective request, each resource rounded up once, at the total.
 
-    GPU: whole cards of any vendor count 1,000 each; where there are none (or zero), percent points
-    of `gpu-core` 10 each; where there are none, points of `gpu-memory-ratio` 10 each: one pod never
-    sums a device twice. These names are not in `extended`; MIG slices are.
-    Total: a resource whose quantity cannot be read anywhere in the pod, or whose amount is above
-    2**40, is refused alone and named in `refused`; the others are charged (docs/wrong-input.md D2, F4).
-    Source: docs/accounting.md.
+    GPU: whole cards of any vendor count 1,000 each; where there are none (or zero), percent points of `gpu-core` 10
+    each; where there are none, points of `gpu-memory-ratio` 10 each: one pod never sums a device twice. These names
+    are not in `extended`; MIG slices are. Total: a resource with an unreadable quantity anywhere in the pod, or
+    with an amount above 2**40, is refused alone and named in `refused`; the others are charged (docs/wrong-input.md
+    D2, F4). Source: docs/accounting.md.
     """
     return _amounts(*effective(resources))
 
@@ -96,7 +94,7 @@ def _amounts(request: Mapping[str, int], refused: set[str]) -> Amounts:
             else:
                 extended.append((name, _bounded(name, nano, NANO, refused)))
                 continue
-            # An absurd card is no card: what lies below counts then.
+            # An absurd card is no card: the fallbacks count then.
             if _bounded(name, nano, unit, refused):
                 devices.append((nano, name))
     devices, unit = (cards, _MILLI) if cards else (cores or ratios, _PERCENT)
@@ -110,12 +108,12 @@ def _amounts(request: Mapping[str, int], refused: set[str]) -> Amounts:
 
 
 def card_milli(requests: Mapping[str, int]) -> int:
-    """Thousandths of cards of requests by name that are whole numbers, by the rule of :func:`charged`."""
+    """Thousandths of cards in whole-number requests by name, by the rule of :func:`charged`."""
     return _amounts({name: count * NANO for name, count in requests.items()}, set()).gpu_milligpus
 
 
 def effective(resources: PodResources) -> tuple[dict[str, int], set[str]]:
-    """The effective request of a pod, and the names that are not in it as their quantity cannot be read somewhere."""
+    """The effective request of a pod, and the names excluded for an unreadable quantity."""
     refused: set[str] = set()
     try:
         request = effective_request(resources)
@@ -126,7 +124,7 @@ def effective(resources: PodResources) -> tuple[dict[str, int], set[str]]:
 
 
 def _readable(resources: PodResources) -> tuple[PodResources, set[str]]:
-    """`resources` without every name that has an unreadable quantity somewhere, and these names."""
+    """`resources` without every name with an unreadable quantity somewhere, and these names."""
     refused: set[str] = set()
     containers = (*resources.containers, *resources.init_containers)
     whole = (resources.requests, resources.actual, resources.allocated, resources.overhead)
@@ -188,8 +186,8 @@ _CACHED_BYTES = 4_096
 def charged_bytes(raw: bytes) -> Amounts:
     """`charged` of a `PodResources` object in JSON; replicas and repeats cost one look-up.
 
-    The bytes must have passed `bus.strict` before (duplicate keys are not looked for here).
-    Raises MalformedJsonError where they are not that shape.
+    The bytes must have passed `bus.strict` before (duplicate keys are not checked here). Raises MalformedJsonError
+    for another shape.
     """
     # Large objects are rare and would let a few tenants hold the cache's memory.
     return _charged_cached(raw) if len(raw) <= _CACHED_BYTES else _charged_bytes(raw)

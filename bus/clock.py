@@ -1,9 +1,9 @@
-"""Time stamps as integer microseconds UTC since 1970, and the one reader of the wall clock.
+"""Reads and writes time stamps as integer microseconds UTC since 1970. The only reader of the wall clock.
 
-Stands at both ends of the flow: sources and envelopes read RFC 3339 stamps, everything behind them
-counts in integers. `datetime.fromisoformat` is not used for reading: it accepts forms that the API
-server never writes and refuses the leap second (docs/wrong-input.md A23). The fold of a
-history never asks for the present; time comes to it as an event (docs/architecture.md).
+Stands at both ends of the flow: sources and envelopes read RFC 3339 stamps, everything behind them counts in
+integers. `datetime.fromisoformat` is not used for reading: it accepts forms never written by the API server and
+refuses the leap second (docs/wrong-input.md A23). The fold of a history never asks for the present; time comes to
+it as an event (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bus.errors import TimestampError, WrongClockError
 
 SECOND_US = 1_000_000
 
-#: An offset above this is shown, and a clock that moved by more than this beside time itself was set.
+#: A larger offset is shown, and a clock moved by more than this beside time itself was set.
 STEP_US = 2 * SECOND_US
 
 _EPOCH = datetime(1970, 1, 1)
@@ -44,11 +44,10 @@ _SECONDS = {f"{second:02d}": second * SECOND_US for second in range(60)}
 def parse_stamp(text: str) -> int:
     """The instant of an RFC 3339 stamp, in microseconds UTC since 1970; before that, negative.
 
-    Accepted is what Kubernetes and Jupyter write: upper-case `T`, a zone (`Z` or `+hh:mm`), up to
-    nine digits of fraction, of which the last three are cut off. The second 60 of any minute reads
-    as 59.999999, so that a leap second stays inside its minute. Years 0001 to 9999.
-    Raises TimestampError: the caller then uses the time of receipt and flags it, or parks the
-    record. Source: RFC 3339 section 5.6; docs/wrong-input.md A23.
+    Accepted are the forms of Kubernetes and Jupyter: upper-case `T`, a zone (`Z` or `+hh:mm`), up to nine digits of
+    fraction, without the last three. The second 60 of any minute reads as 59.999999, so a leap second stays inside
+    its minute. Years 0001 to 9999. Raises TimestampError: the caller then uses the time of receipt and flags it, or
+    parks the record. Source: RFC 3339 section 5.6; docs/wrong-input.md A23.
     """
     second, tail = _SECONDS.get(text[17:19]), text[19:]
     if second is not None:
@@ -133,7 +132,7 @@ def floor_seconds(us: int) -> int:
 
 
 class Clock(Protocol):
-    """The present, as sources, publishers and effectors ask for it; tests give a fixed one."""
+    """The present, for sources, publishers and effectors; tests use a fixed one."""
 
     def now_us(self) -> int:
         """Microseconds UTC since 1970. May step back when the machine's clock is set."""
@@ -148,21 +147,20 @@ class SystemClock:
 
 
 class ServerClock:
-    """An API server's clock, as far as this machine knows it: its own clock, plus an offset.
+    """This machine's estimate of an API server's clock: its own clock, plus an offset.
 
-    The offset is measured by the Date header of answers. A header has whole seconds, and the answer
-    was made at some time between asking and hearing, so each answer bounds the offset from both
-    sides; it is moved into these bounds and no further, so that a clock which may be right is left
-    alone. Where the clock was set, the first answer decides alone: a clock that may be right is
-    right again, and any other is put ahead by what the header may hide, as what is observed before
-    it happened has its stamps cut off (docs/accounting.md); further answers take that back. One
-    clock serves all sources of a cluster.
+    The offset is measured by the Date header of answers. A header has whole seconds, and the answer was made
+    between request and receipt, so each answer bounds the offset from both sides; it is moved into these bounds and
+    no further: a possibly right clock is left alone. After a clock was set, the first answer decides alone: a
+    possibly right clock is right again, and any other is put ahead by the header's hidden fraction, as events
+    observed too early lose their stamps (docs/accounting.md); further answers correct it. One clock serves all
+    sources of a cluster.
     """
 
     def __init__(self, own: Clock, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._own = own
         self._monotonic = monotonic
-        #: What is added to this machine's clock, microseconds.
+        #: Offset to this machine's clock, microseconds.
         self.offset_us = 0
         #: This machine's clock and its time since its start, at the newest measurement.
         self._measured: tuple[int, float] | None = None
@@ -176,7 +174,7 @@ class ServerClock:
         return self._own.now_us()
 
     def checked_us(self) -> int:
-        """As :meth:`now_us`. Raises WrongClockError where it cannot be that time: say nothing, try again later."""
+        """As :meth:`now_us`. Raises WrongClockError for an implausible time: publish nothing, try again later."""
         own_us = self._own.now_us()
         clocks = (("of this machine", own_us), ("of the API server", own_us + self.offset_us))
         for clock, us in clocks:
@@ -187,7 +185,7 @@ class ServerClock:
         return own_us + self.offset_us
 
     def answered(self, date: str | None, sent_us: int) -> None:
-        """An answer came now to what was asked at ``sent_us`` of this machine's clock; ``date`` is its Date header."""
+        """An answer came now to a request sent at ``sent_us`` of this machine's clock; ``date`` is its Date header."""
         server_us, received_us = _date_us(date), self._own.now_us()
         least_us = 0 if server_us is None else server_us - received_us
         most_us = 0 if server_us is None else server_us + SECOND_US - sent_us

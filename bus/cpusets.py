@@ -10,7 +10,7 @@ from itertools import islice
 
 #: No node has a CPU of a higher number.
 HIGHEST_CPU = 8_191
-#: Longest list that is read.
+#: Longest readable list.
 LONGEST = 64 * 1024
 
 
@@ -28,7 +28,7 @@ def parsed(text: str) -> frozenset[int] | None:
 
 
 def readable(text: str, most: int) -> str:
-    """The CPUs of those parts of a list that can be read, at most so many, those of the lowest numbers."""
+    """The CPUs in the readable parts of a list, at most ``most``, lowest numbers first."""
     found = 0
     for part in text[:LONGEST].split(","):
         found |= _range(part.strip()) or 0

@@ -1,7 +1,7 @@
-"""Names of the places where a crash would hurt, so that tests can crash there.
+"""Names the critical places for crashes in tests.
 
-``crashpoint(label)`` does nothing in production. A test installs a hook and kills, raises, pauses or stops at the label
-it wants; the list below is a golden file, and a test asserts that each label was reached.
+``crashpoint(label)`` does nothing in production. A test installs a hook and kills, raises, pauses or stops at its
+label; the list below is a golden file, and a test asserts that each label was reached.
 
 Source: docs/architecture.md, docs/reliability.md.
 """
@@ -93,7 +93,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def crashpoint(label: str) -> None:
-    """Say that the code has come to ``label``."""
+    """Reports the arrival of the code at ``label``."""
     if _hook is not None:
         _hook(label)
 

@@ -1,10 +1,10 @@
-"""Builds what msgspec needs to decode a class before threads share it.
+"""Builds msgspec's decoders of a class before threads share it.
 
-msgspec builds it at the first use, and shows it to other threads before it is whole: a thread that decodes the same class
-meanwhile reads a null pointer, and the process ends with a segmentation fault.
+msgspec builds a decoder at the first use, and shows it to other threads before it is whole: another thread decoding
+the same class meanwhile reads a null pointer, and the process ends with a segmentation fault.
 
-Source: msgspec 0.22, ``_core.c``: ``StructInfo_Convert`` keeps its result on the class, for classes that name themselves,
-and then fills it.
+Source: msgspec 0.22, ``_core.c``: ``StructInfo_Convert`` keeps its result on the class, for classes with references
+to themselves, and then fills it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-#: Classes that were looked at before.
+#: Classes prepared before.
 _known: set[type[msgspec.Struct]] = set()
 
 
 def prepare() -> None:
-    """Build it for each class that is loaded. Called where no other thread knows those that were loaded since the last call."""
+    """Builds it for each loaded class. Called before other threads know the classes loaded since the last call."""
     for one in _loaded(msgspec.Struct):
         if one not in _known:
             _known.add(one)
             try:
                 msgspec.json.Decoder(one)
             except (NameError, TypeError):
-                # Nobody decodes it: a field has a type that cannot be, or that is known to type checkers alone.
+                # It is never decoded: a field has an impossible type, or one known to type checkers alone.
                 continue
 
 

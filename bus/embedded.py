@@ -1,14 +1,14 @@
 """The bundled nats-server: one process below one folder, started, watched and ended with us.
 
-For an installation of one node, for tests and for trying Bursar out. It is as durable as the
-cluster profile: `sync_interval: always`, so an acknowledged event survives a power cut
-(docs/reliability.md). It listens on loopback only, on a port the system chose, for three users with
-random passwords: `bursar`, who may not edit or delete streams, `recovery`, who may, for people, and `status`
-of the system account. It has no monitoring port, which would ask for no log-in.
+For an installation of one node, for tests and for trying Bursar out. It is as durable as the cluster profile:
+`sync_interval: always`, so an acknowledged event survives a power cut (docs/reliability.md). It listens on loopback
+only, on a port the system chose, for three users with random passwords: `bursar` without the right to edit or
+delete streams, `recovery` with it, for people, and `status` of the system account. It has no monitoring port, as
+that needs no log-in.
 
-Below `<folder>/bus`: `server.conf` and `address.json` (mode 0600: they hold the passwords),
-`store/`, `server.log`, `lock`. The lock is held by us *and* by the server, so that a server that
-outlives a killed parent by a moment keeps its successor from opening the same store.
+Below `<folder>/bus`: `server.conf` and `address.json` (mode 0600: they hold the passwords), `store/`, `server.log`,
+`lock`. The lock is held by us *and* by the server. So a server outliving a killed parent by a moment keeps its
+successor from the same store.
 
 Source: docs/architecture.md; docs/reliability.md; nats-server 2.15 configuration.
 """
@@ -49,10 +49,10 @@ _WATCH_SECONDS = 0.2
 _LOOKS = 25
 _LOG_BYTES = 16 * 1024 * 1024
 
-#: Options of a health check that asks for JetStream alone.
+#: Options of a health check for JetStream alone.
 _JETSTREAM = b'{"js-enabled-only":true}'
 
-#: What only `recovery` may ask of JetStream: everything that edits or removes history.
+#: The JetStream requests of `recovery` alone: edits and removals of history.
 _DENIED = ("UPDATE", "DELETE", "PURGE", "RESTORE", "MSG.DELETE")
 
 _CONFIGURATION = """\
@@ -75,7 +75,7 @@ accounts {{ $SYS {{ users: [
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where an embedded server listens and how to log in. Holds passwords: never log it."""
+    """The address of an embedded server, and its log-in. Holds passwords: never log it."""
 
     url: str
     password: str
@@ -98,17 +98,17 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class EmbeddedServer:
-    """A nats-server that lives as long as this object is started, and not a moment longer.
+    """A nats-server with the lifetime of this object's start.
 
-    Start it in the thread that will live longest: on Linux the kernel ends the server when that
-    thread ends (PR_SET_PDEATHSIG), whatever ends it. When it dies by itself it is started again on
-    the same ports, so connections come back to it.
+    Start it in the longest-lived thread: on Linux the kernel ends the server with that thread (PR_SET_PDEATHSIG),
+    whatever the cause. When it dies by itself it is started again on the same ports, so connections come back to
+    it.
     """
 
     def __init__(
         self, data_dir: Path, *, binary: Path | None = None, sync_always: bool = True
     ) -> None:
-        # Off only to measure and to prove that tests see a loss; the start-up guard refuses it.
+        # Off only for measurements, and to prove that tests detect a loss; the start-up guard refuses it.
         self._sync = "always" if sync_always else "2m"
         self.folder = data_dir.absolute() / "bus"
         self.binary = binary or bundled_binary()
@@ -131,7 +131,7 @@ class EmbeddedServer:
 
     @property
     def monitor_url(self) -> str:
-        """Its URL with a user of the system account, whose VARZ proves the sync interval. Holds a password: never log it."""
+        """Its URL with a user of the system account; VARZ there proves the sync interval. Holds a password: never log it."""
         return self._address.monitor_url
 
     @property
@@ -213,7 +213,7 @@ class EmbeddedServer:
             raise BusUnavailableError("the embedded bus did not start", log=self._tail()) from None
 
     async def _answers(self) -> None:
-        """Return when ports are known and JetStream says that it is ready."""
+        """Return when ports are known and JetStream reports ready."""
         process = self._process
         assert process is not None
         ports = self.folder / f"{self.binary.name}_{process.pid}.ports"
@@ -247,7 +247,7 @@ class EmbeddedServer:
         replace(self.folder / "server.conf", text.encode())
 
     async def _watch(self, seconds: float) -> None:
-        """Start it again when it is gone, for ever, with a pause that grows to 5 s.
+        """Restart it after each end, for ever, with a pause growing to 5 s.
 
         So, too, when it could not write: once its disk was full it refuses all until it starts again, also when there is room.
         """
@@ -306,8 +306,8 @@ def bundled_binary() -> Path:
 def running(data_dir: Path) -> Address | None:
     """Where the embedded server of this folder listens, for a second process; None when none runs.
 
-    A server whose owner was killed answers for a moment more, while it ends: it counts as gone. Process ids alone prove
-    nothing: in a container they are the same few numbers at each start, so the lock has to be held, too.
+    A server with a killed owner answers for a moment more, while it ends: it counts as gone. Process ids alone
+    prove nothing: in a container they are the same few numbers at each start, so the lock has to be held, too.
     """
     folder = data_dir / "bus"
     try:
@@ -321,7 +321,7 @@ def running(data_dir: Path) -> Address | None:
 
 
 def _is_held(lock: int) -> bool:
-    """Whether anybody holds this lock. Where nobody does, it is taken for a moment, which :func:`_locked` waits for."""
+    """Whether this lock is held. A free lock is taken for a moment; :func:`_locked` waits for that."""
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
@@ -330,7 +330,7 @@ def _is_held(lock: int) -> bool:
 
 
 async def _locked(path: Path) -> int:
-    """A descriptor that holds the folder's lock; waits 3 s for a predecessor that is ending."""
+    """A descriptor with the folder's lock; waits 3 s for an ending predecessor."""
     lock = descriptor(path)
     try:
         for _ in range(60):
@@ -355,7 +355,7 @@ async def _locked(path: Path) -> int:
 
 
 def _die_with_parent(parent: int) -> Callable[[], None] | None:
-    """What the child runs before it becomes the server: ask the kernel to end it when we end."""
+    """The child's code before it becomes the server: ask the kernel to end it when we end."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -369,20 +369,20 @@ def _die_with_parent(parent: int) -> Callable[[], None] | None:
 
 
 async def _health(monitor_url: str, options: bytes = b"") -> dict[str, Any]:
-    """What the server says of its health; empty where it does not answer."""
-    # Who only looks whether a server runs does not pay for the import.
+    """The server's health; empty without an answer."""
+    # Commands without a server do not pay for the import.
     from bus.jetstream.system_account import server_state
 
     return await server_state(monitor_url, "HEALTHZ", options) or {}
 
 
 async def _refuses(monitor_url: str) -> bool:
-    """Whether a write failed, so that it takes no other."""
+    """Whether a write failed; the server takes no other then."""
     return "write error" in str((await _health(monitor_url)).get("error", ""))
 
 
 def _read_ports(path: Path) -> str:
-    """The server's URL by what it wrote about its ports; "" while the file is not there or half written."""
+    """The server's URL from its ports file; "" for a missing or half-written file."""
     try:
         addresses: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -391,7 +391,7 @@ def _read_ports(path: Path) -> str:
 
 
 def _port(url: str) -> int:
-    """The port in a URL; -1, which lets the server choose, for none."""
+    """The port in a URL; -1 for none: the server chooses."""
     return int(url.rpartition(":")[2]) if url else -1
 
 

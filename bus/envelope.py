@@ -1,8 +1,8 @@
 """The event as it is stored: CloudEvents attributes, a JSON body, and its place in the history.
 
-An :class:`Event` is what every room of Bursar passes around. Sources make it without a sequence, the transport
-gives it one, projections fold it, the ledger's archive keeps it. Nothing in it depends on the transport: the
-canonical bytes, and so the hash chain, are the same on NATS, in memory, in SQL and in an exported file.
+An :class:`Event` is the common value of all packages. Sources make it without a sequence, the transport gives it
+one, projections fold it, the ledger's archive keeps it. Nothing in it depends on the transport: the canonical
+bytes, and so the hash chain, are the same on NATS, in memory, in SQL and in an exported file.
 
 On NATS the attributes travel as headers (CloudEvents NATS binding, binary mode: ``ce-id``, ``ce-source`` …) and
 ``Nats-Msg-Id`` repeats the id for the server's duplicate window. In files one event is one line of JSON
@@ -32,17 +32,17 @@ KEY_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 #: First link of the hash chain: there is no event before the first one.
 GENESIS = bytes(32)
 
-#: The type given to a message whose envelope cannot be read. It is archived and parked like any poison.
+#: The type of a message with an unreadable envelope. It is archived and parked like any poison.
 MALFORMED = "malformed"
 
-#: Largest version of a body's shape that the ledger's databases hold; the first one is 1.
+#: Largest version of a body's shape in the ledger's databases; the first one is 1.
 LARGEST_VERSION = 2**31 - 1
 
-#: Longest defect that is kept: it may quote what a stranger wrote.
+#: Longest stored defect: it may quote a stranger's text.
 LONGEST_DEFECT = 500
 
-#: Control characters, and halves of surrogate pairs, which no UTF-8 can write.
-#: What is known of a malformed event that comes out of a file.
+#: Control characters, and halves of surrogate pairs, invalid in UTF-8. The known parts of a malformed event from a
+#: file.
 _UNREADABLE = "the envelope could not be read"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -53,7 +53,7 @@ _LIMITS = {"id": 512, "source": 256, "type": 128, "key": 256, "cluster": 64}
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing published, once, in order.
+    """One published event, in order and once.
 
     Identity is ``id``: two events with one id are one event. ``time_us`` is when the source observed it
     (microseconds UTC), never when the bus stored it. ``body`` is compact JSON, kept byte for byte.
@@ -79,7 +79,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of an exported history, CloudEvents JSON format with the extension attributes Bursar adds.
+    """One line of an exported history, CloudEvents JSON format with Bursar's extension attributes.
 
     The body is under ``data``, or where it is not JSON in one line under ``data_base64``, as CloudEvents has it.
     """
@@ -101,7 +101,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _line_decoder = msgspec.json.Decoder(Line)
 _line_encoder = msgspec.json.Encoder()
 
-#: Largest body that a line carries as it is; the bus takes less.
+#: Largest body of a line without encoding; the bus takes less.
 _LARGEST_DATA = 2**20
 
 #: Cluster and type as they stand in a subject.
@@ -151,8 +151,8 @@ def is_sound(event: Event) -> bool:
 
 
 def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence: int) -> Event:
-    """The event in a stored message. Total: an envelope that cannot be read, or that no database can hold, becomes an
-    event of type ``malformed``, which every database can hold.
+    """The event in a stored message. Total: an envelope unreadable, or too odd for a database, becomes an event of
+    type ``malformed``, storable in every database.
     """
     tokens = subject.split(".")
     cluster = tokens[1] if len(tokens) > 1 else ""
@@ -194,10 +194,10 @@ def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence
 
 
 def canonical(event: Event) -> bytes:
-    """The bytes that a digest of this event covers: every attribute on a line of its own, then the body.
+    """The bytes under a digest of this event: every attribute on a line of its own, then the body.
 
-    Attributes cannot hold line ends (see :func:`checked`), so no two events share their canonical bytes.
-    The sequence is not among them: an event that is published again after a loss stays the same event.
+    Attributes cannot hold line ends (see :func:`checked`), so no two events share their canonical bytes. The
+    sequence is not among them: an event published again after a loss stays the same event.
     """
     head = (
         f"{event.id}\n{event.source}\n{event.type}\n{event.cluster}\n{event.key}\n"
@@ -226,7 +226,8 @@ def chain(previous: bytes, events: Iterable[Event]) -> list[bytes]:
 
 
 def to_line(event: Event) -> bytes:
-    """One line of NDJSON (without its line end) that :func:`from_line` reads back to an equal event, any body included.
+    """One line of NDJSON (without its line end). :func:`from_line` reads it back to an equal event, any body
+    included.
 
     An event of type ``malformed`` has no envelope to be read back: see :func:`projections.engine.restored.restored`.
     """
@@ -263,7 +264,7 @@ def _is_data(body: bytes) -> bool:
 
 
 def from_line(line: bytes) -> Event:
-    """The event on one line of NDJSON. Raises EnvelopeError naming what is wrong with it."""
+    """The event on one line of NDJSON. Raises EnvelopeError with the reason."""
     try:
         read = _line_decoder.decode(line)
         time_us = parse_stamp(read.time)
@@ -296,7 +297,7 @@ def _body(read: Line) -> bytes:
     try:
         if read.data_base64 is not None:
             return base64.b64decode(read.data_base64, validate=True)
-        # Files of earlier versions: bytes that were never readable, as text.
+        # Files of earlier versions: unreadable bytes, as text.
         return msgspec.json.decode(raw, type=bytes) if read.type == MALFORMED else raw
     except (binascii.Error, ValueError) as error:
         raise EnvelopeError("the body is no base64", reason=str(error)) from error

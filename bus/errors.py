@@ -1,13 +1,13 @@
-"""Every error of Bursar, sorted by what its catcher should do.
+"""Every error of Bursar, sorted by the reaction of its catcher.
 
-One root, two branches: a `RetryableError` may pass by itself, so the adapter that raised it tries
-again; a `PermanentError` will not, so the message is parked, the component stops, or the asker is
-told, as the class says. A refused request is a decision in the history and no exception.
+One root, two branches: a `RetryableError` may pass by itself, so the adapter tries again; a `PermanentError` will
+not, so the message is parked, the component stops, or the caller is told, as the class says. A refused request is a
+decision in the history and no exception.
 
-The first line of a class's docstring is its message; what the raiser knows is given as keyword
-fields, kept as attributes and appended as `name=value`, so a log line is readable and a handler
-needs no parsing. Texts are shown by `repr`, so foreign input cannot start a new log line. Shape:
-procrastinate's `exceptions.py`; the reactions: docs/architecture.md, docs/reliability.md.
+The first line of a class's docstring is its message; the raiser adds keyword fields, kept as attributes and
+appended as `name=value`, so a log line is readable and a handler needs no parsing. Texts are shown by `repr`, so
+foreign input cannot start a new log line. Shape: procrastinate's `exceptions.py`; the reactions:
+docs/architecture.md, docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BursarError(Exception):
         self.fields = fields
         for name, value in fields.items():
             setattr(self, name, value)
-        # Docstrings are absent under `python -OO`; the class name still says what happened.
+        # Docstrings are absent under `python -OO`; the class name still names the error.
         text = message or (type(self).__doc__ or type(self).__name__).partition("\n")[0].rstrip(".")
         if fields:
             text += ": " + " ".join(f"{name}={value!r}" for name, value in fields.items())
@@ -35,8 +35,8 @@ class BursarError(Exception):
 class RetryableError(BursarError):
     """Something outside did not answer as it should, and may do so later.
 
-    Only adapters retry. `delay_seconds` is the shortest wait before the next attempt: what the other
-    side asked for (`Retry-After`), else one second; the adapter adds its own growth and jitter.
+    Only adapters retry. `delay_seconds` is the shortest wait before the next attempt: the other side's request
+    (`Retry-After`), else one second; the adapter adds its own growth and jitter.
     """
 
     delay_seconds: float
@@ -51,11 +51,11 @@ class RetryableError(BursarError):
 class PermanentError(BursarError):
     """Trying again would fail in the same way.
 
-    Park the message, refuse the request or stop the component; the subclass says which.
+    Park the message, refuse the request or stop the component; the subclass names the reaction.
     """
 
 
-# --- what was published cannot be read ------------------------------------------------------------
+# --- published bytes are unreadable ------------------------------------------------------------
 
 
 class QuantityError(PermanentError):
@@ -114,15 +114,14 @@ class UnsupportedVersionError(PermanentError):
 class ObservationError(PermanentError):
     """A watch record cannot be translated into a fact.
 
-    Park the raw record and list again, so that the object is not lost.
+    Park the raw record and list again, so the object is not lost.
     """
 
 
 class TimestampError(PermanentError):
     """A time stamp is not acceptable RFC 3339.
 
-    Use the time of receipt and flag it where a rule allows that (docs/wrong-input.md A23), else park the
-    record.
+    Use the time of receipt and flag it if a rule allows it (docs/wrong-input.md A23), else park the record.
     """
 
     reason: str = ""
@@ -177,8 +176,8 @@ class StalledError(RetryableError):
 class ClusterUnavailableError(RetryableError):
     """The cluster's API server cannot be reached or is overloaded.
 
-    Wait and try again. Until then what is known grows old, and no destructive decision may rest on
-    it. Where it answered, `status` is the HTTP status and `message` what it said.
+    Wait and try again. Until then the known state grows old, and no destructive decision may rest on it. After an
+    answer, `status` is the HTTP status and `message` its text.
     """
 
     status: int = 0
@@ -191,8 +190,8 @@ class ClusterUnavailableError(RetryableError):
 class WrongClockError(RetryableError):
     """A clock stands before the first build of this program, so it is wrong: set it, by NTP for one.
 
-    Say nothing until it is right: what is written with a wrong time stays in the history. Fields:
-    `clock`, whose it is, and `now`, what it says.
+    Publish nothing until it is right: a wrong time stays in the history. Fields: `clock`, its owner, and `now`, its
+    time.
     """
 
 
@@ -215,7 +214,7 @@ class WrongExpectationError(PermanentError):
     """The expected last sequence is stale: another writer was first.
 
     Nothing was stored. Read on to the present, decide again, and publish the new decision. Fields: `subject`, and
-    `last_sequence` where the bus says it: what stands there now.
+    `last_sequence` if the bus reports it: the newest one there.
     """
 
     last_sequence: int = 0
@@ -238,7 +237,7 @@ class LedgerError(PermanentError):
 class DamagedSegmentError(LedgerError):
     """A sealed segment of the history is damaged.
 
-    The questioner is told which file; `bursar verify` names all. A copy of the file heals it.
+    The question's error names the file; `bursar verify` names all. A copy of the file heals it.
     """
 
 
@@ -273,8 +272,8 @@ class LedgerNewerError(LedgerError):
 class PermissionDeniedError(PermanentError):
     """A permission is missing.
 
-    Go unready and show the field `permission`, as verb and resource, so that it can be granted. A
-    write may also have been vetoed: then `message` is the API server's.
+    Go unready and show the field `permission`, as verb and resource, so an administrator can grant it. A write may
+    also have been vetoed: then `message` is the API server's.
     """
 
     permission: str = ""
@@ -284,8 +283,8 @@ class PermissionDeniedError(PermanentError):
 class UnknownRightsError(PermissionDeniedError):
     """The API server knows nobody of our name who may do this.
 
-    Ask again for some seconds: an API server that has just started says so to everybody, until it
-    has read its roles. What stays is a missing permission. A veto of a quota or a webhook is none.
+    Ask again for some seconds: an API server that has just started says so to everybody, until it has read its
+    roles. A lasting refusal is a missing permission. A veto of a quota or a webhook is none.
     """
 
 
@@ -306,8 +305,7 @@ class ConflictError(PermanentError):
 class NotFoundError(PermanentError):
     """The cluster has no such object, or no such kind.
 
-    Give up what was to be done with it; where its kind is missing, look again later. Field:
-    `message` of the API server.
+    Drop the planned change; for a missing kind, look again later. Field: `message` of the API server.
     """
 
     message: str = ""
@@ -316,7 +314,7 @@ class NotFoundError(PermanentError):
 class RequestRefusedError(PermanentError):
     """The API server will never take this request.
 
-    Refuse what it was for, and show the field `message`, in which the API server says why. `status` is its HTTP status.
+    Refuse the request, and show the field `message` with the API server's reason. `status` is its HTTP status.
     """
 
     status: int = 400

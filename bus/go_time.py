@@ -1,7 +1,7 @@
-"""Instants as Go keeps them: nanoseconds, and the offset they were written with.
+"""Instants in Go's form: nanoseconds, and their written offset.
 
-The culler compares its own clock, in nanoseconds, with stamps that it has cut to seconds, strictly; and it writes a
-kernel's stamp back with that kernel's offset. Microseconds UTC, as all of Bursar counts, would lose both.
+The culler compares its own clock, in nanoseconds, with stamps cut to seconds, strictly; and it writes a kernel's
+stamp back with that kernel's offset. Bursar's microseconds UTC would lose both.
 
 Source: Go's ``time`` package, layout RFC3339; docs/culling.md.
 """
@@ -19,7 +19,7 @@ _WITHOUT_FRACTION = len("2024-08-14T12:00:00")
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """An instant in nanoseconds UTC since 1970, and the zone it is shown in."""
+    """An instant in nanoseconds UTC since 1970, and its displayed zone."""
 
     ns: int
     offset_minutes: int = 0
@@ -49,5 +49,5 @@ class Stamp(msgspec.Struct, frozen=True):
         return f"{local[:-1]}{'-' if self.offset_minutes < 0 else '+'}{hours:02d}:{minutes:02d}"
 
 
-#: What Go's parser returns beside an error: the culler takes it for a stamp.
+#: The result of Go's parser beside an error: the culler takes it for a stamp.
 YEAR_ONE = Stamp(parse_stamp("0001-01-01T00:00:00Z") * 1_000)

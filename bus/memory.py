@@ -19,7 +19,7 @@ from bus.transport import Expectation, Head, says_the_same
 
 
 class MemoryTransport:
-    """A history in a list. ``events[n].sequence == first_sequence + n`` unless a test breaks it."""
+    """A history in a list. ``events[n].sequence == first_sequence + n``, except in tests of broken histories."""
 
     def __init__(
         self, stream: str = "HISTORY", created_us: int = 1, first_sequence: int = 1

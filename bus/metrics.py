@@ -1,8 +1,8 @@
-"""Figures of a running process: declared here as plain values, written for Prometheus by its own client library.
+"""Metrics of a running process: declared here as plain values, written for Prometheus by its own client library.
 
-A figure is made when it is asked for, from what a state knows, so there is no registry that counts beside the state. Times are
-counted in microseconds and written in seconds. Label values come from users of the cluster (names of quotas): the library
-escapes them, so that none can end its line or begin another.
+A metric is computed on request, from a state, so no registry counts beside the state. Times are counted in
+microseconds and written in seconds. Label values come from users of the cluster (names of quotas): the library
+escapes them, so a value can neither end its line nor begin another.
 
 Source: Prometheus, "Exposition formats" (text format 0.0.4).
 """
@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: Samples that are written at once, a few milliseconds' work.
+#: Samples written at once, a few milliseconds' work.
 PART = 500
 
 Labels = Mapping[str, str]
@@ -31,7 +31,7 @@ REVIEW_BOUNDS_US = (
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One line: what follows the metric's name (``_bucket``, say), labels, and the value as it is written."""
+    """One line: the suffix of the metric's name (``_bucket``, say), labels, and the written value."""
 
     value: int | str
     labels: Labels = {}
@@ -48,14 +48,14 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What a histogram counted: by bucket, and in all."""
+    """The counts of a histogram: by bucket, and in all."""
 
     counts: tuple[int, ...]
     sum_us: int
 
 
 class Histogram:
-    """How often something took how long."""
+    """Counts durations by bucket."""
 
     def __init__(
         self, bounds_us: Sequence[int] = REVIEW_BOUNDS_US, counted: Counted | None = None
@@ -66,11 +66,11 @@ class Histogram:
 
     @property
     def counted(self) -> Counted:
-        """All that was observed, to go on from."""
+        """All observations, as a start for the next histogram."""
         return Counted(tuple(self._counts), self._sum_us)
 
     def observe(self, us: int) -> None:
-        """One more, that took ``us`` microseconds: it counts in the first bucket whose bound is not below it."""
+        """One more duration, ``us`` microseconds: it counts in the first bucket with a bound not below it."""
         self._counts[bisect_left(self._bounds_us, us)] += 1
         self._sum_us += us
 
@@ -86,8 +86,8 @@ class Histogram:
 
 
 def exposition(metrics: Iterable[Metric]) -> Iterator[str]:
-    """The text format in parts of whole lines, so that a long answer need not be made at once."""
-    # Most that declare figures never write them, and a command's start waits for every import.
+    """The text format in parts of whole lines, so a long answer is never made at once."""
+    # Most modules with metrics never write them, and a command's start waits for every import.
     from prometheus_client.exposition import generate_latest
     from prometheus_client.metrics_core import Metric as Family
 
@@ -98,9 +98,9 @@ def exposition(metrics: Iterable[Metric]) -> Iterator[str]:
             for one in some:
                 labels = {name: value.replace("\r", "") for name, value in one.labels.items()}
                 family.add_sample(metric.name + one.suffix, labels, float(one.value))
-            # The library writes what a registry collects: here this family alone, and nobody else's.
+            # The library writes a registry's metrics: here this family alone.
             text = generate_latest(SimpleNamespace(collect=partial(iter, (family,)))).decode()
-            # What the metric means stands before its first sample and nowhere else.
+            # The metric's help stands before its first sample and nowhere else.
             yield text if is_first else text.split("\n", 2)[2]
             is_first = False
 

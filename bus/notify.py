@@ -1,10 +1,10 @@
-"""ADAPTER: tells somebody outside: one POST of small JSON to an address that the operator chose. Never an error.
+"""ADAPTER: notifies a receiver outside: one POST of small JSON to the operator's address. Never an error.
 
 - No redirects and no proxies: it goes where the operator said, or nowhere. Nothing of the answer is read but its status.
-- Each attempt has a deadline over everything, and all of them together another. What may heal is tried again: no connection,
-  no answer in time, 429, 5xx. Anything else is final.
-- The address may hold a secret, as those of chat services do, so neither it nor the token is ever logged or kept: what
-  is told of a failure is a token, and httpx, which logs every address that it asks, is kept quiet.
+- Each attempt has a deadline over everything, and all of them together another. Passing failures are tried again:
+  no connection, no answer in time, 429, 5xx. Anything else is final.
+- The address may hold a secret, as those of chat services do, so neither it nor the token is ever logged or kept: a
+  failure is reported as a token, and httpx's log of every address is switched off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tenacity import (
 
 
 class Receiver(msgspec.Struct, frozen=True):
-    """Where to tell, and for how long to try. ``repr`` shows neither address nor token."""
+    """The address of notifications, and the longest time to try. ``repr`` shows neither address nor token."""
 
     url: str
     #: Sent as ``Authorization: Bearer``. "" = none is.
@@ -36,7 +36,7 @@ class Receiver(msgspec.Struct, frozen=True):
     #: For connecting, sending and the answer's status together.
     deadline_seconds: float = 4.0
     attempts: int = 3
-    #: For all attempts and what lies between them.
+    #: For all attempts and the waits between them.
     total_seconds: float = 15.0
     wait_seconds: float = 1.0
 
@@ -45,14 +45,14 @@ class Receiver(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """``fault`` "" = it was taken (2xx); else a token: ``http_500``, ``redirected``, ``timed_out``, ``no_connection``."""
+    """``fault`` "" = accepted (2xx); else a token: ``http_500``, ``redirected``, ``timed_out``, ``no_connection``."""
 
     fault: str
     attempts: int
 
 
 async def tell(receiver: Receiver, body: Mapping[str, Any]) -> Delivery:
-    """POST ``body``. Never raises for what the other side does."""
+    """POST ``body``. Never raises for the receiver's behavior."""
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
     retrying = AsyncRetrying(
@@ -84,7 +84,7 @@ async def _once(receiver: Receiver, body: Mapping[str, Any]) -> str:
     if receiver.token:
         headers["Authorization"] = f"Bearer {receiver.token}"
     content = msgspec.json.encode(body)
-    # A client of its own: an answer that never ends must not hold a connection that another call would take.
+    # A client of its own: an endless answer must not hold another call's connection.
     client = httpx.AsyncClient(
         follow_redirects=False, trust_env=False, timeout=None, verify=_authorities()
     )

@@ -1,9 +1,9 @@
 """ADAPTER: objects below a prefix of a bucket of an S3-compatible store.
 
-Nothing that a store says of its content is believed here or needed: who reads an object knows its digest. An object appears under
-its name when it is whole. Credentials, region and endpoint are named as for the AWS tools: environment, files, or the role of
-the machine or service account. They are no settings of Bursar: a ledger names the places of its segments wherever it is read, and
-whoever reads it reaches them in his own way.
+A store's claims about its content are neither trusted nor needed: the reader of an object knows its digest. An
+object appears under its name when it is whole. Credentials, region and endpoint are named as for the AWS tools:
+environment, files, or the role of the machine or service account. They are no settings of Bursar: a ledger names
+the places of its segments on every machine, and each reader reaches them in its own way.
 
 Source: Amazon S3 API reference; docs/operating.md.
 """
@@ -32,15 +32,15 @@ SCHEME = "s3://"
 #: Seconds for a connection, for the next bytes of an answer, and for a whole object; and how often a request is made.
 CONNECT_SECONDS, ANSWER_SECONDS, OBJECT_SECONDS = 10.0, 60.0, 1800.0
 ATTEMPTS = 4
-#: So long a store that did not answer is taken to be away.
+#: A store without an answer counts as away for this long.
 AWAY_SECONDS = 5.0
 #: Seconds for a connection to whoever hands out the role of a machine or account.
 ROLE_SECONDS = 2.0
-#: Bytes that are written at a time.
+#: Bytes written at a time.
 CHUNK = 2**20
-#: Without the right to list, a store says this of what is not there.
+#: A store's code for a missing object, if the right to list is missing.
 _DENIED = "the store denies it: the credentials need ListBucket, GetObject and PutObject"
-#: Codes of a store, and what they mean to its user.
+#: Codes of a store, and their meaning for its user.
 _WORDS = {
     "NoSuchBucket": "there is no such bucket",
     "AccessDenied": _DENIED,
@@ -49,14 +49,16 @@ _WORDS = {
     "RequestTimeTooSkewed": "this machine's clock and the store's differ by too much",
     "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
 }
-#: Codes that speak of the key that was used.
+#: Codes about the key in use.
 _KEYS = ("AccessDenied", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
-#: What begins a name of a variable that says where stores are, and who asks.
+#: Prefixes of the variables for stores and their credentials.
 _NAMES = ("AWS_", "SSL_CERT_FILE")
 
 
 class _Store:
-    """A store as these variables lead to it. One that did not answer is not asked again for a moment: questions ask by segment."""
+    """The store named by these variables. After a missing answer it is not asked again for a moment: questions ask
+    by segment.
+    """
 
     def __init__(self, client: Minio, is_secret: bool) -> None:
         self.client, self.is_secret = client, is_secret
@@ -64,7 +66,7 @@ class _Store:
 
 
 def bucket_of(where: str) -> Bucket:
-    """What is named as s3://BUCKET/PREFIX. Raises ObjectStoreError where it cannot be asked: no name, no credentials, no minio."""
+    """The bucket at s3://BUCKET/PREFIX. Raises ObjectStoreError if it cannot be asked: no name, no credentials, no minio."""
     name, _, prefix = where.removeprefix(SCHEME).partition("/")
     if not (where.startswith(SCHEME) and name):
         raise ObjectStoreError(f"{where}: name a bucket, as in s3://backups/bursar")
@@ -73,18 +75,18 @@ def bucket_of(where: str) -> Bucket:
 
 
 class Bucket:
-    """Objects below a prefix of a bucket, by their names behind that. Every method raises ObjectStoreError."""
+    """Objects below a prefix of a bucket, by the rest of their names. Every method raises ObjectStoreError."""
 
     def __init__(self, store: _Store, bucket: str, prefix: str) -> None:
         self._store, self._client, self._bucket, self._prefix = store, store.client, bucket, prefix
 
     @property
     def is_secret(self) -> bool:
-        """Whether nobody on the way can read what is written."""
+        """Whether the connection is encrypted."""
         return self._store.is_secret
 
     def get(self, name: str, most: int, version: str | None = None) -> bytes | None:
-        """An object, of one that is larger than ``most`` bytes no more than its beginning; None where there is none.
+        """An object, of one larger than ``most`` bytes only its beginning; None where there is none.
 
         ``version``: as it was then (:meth:`versions`); None = as it is.
         """
@@ -117,7 +119,7 @@ class Bucket:
                 return False
             raise
         with closing(answer):
-            # Bytes as they are stored: an object of a store that names an encoding could stand for any size.
+            # Bytes as stored: an object of a store with an encoding could stand for any size.
             for part in answer.stream(CHUNK, decode_content=False):
                 file.write(part)
                 if file.tell() > most:
@@ -152,8 +154,8 @@ class Bucket:
         return {str(one.object_name).removeprefix(prefix): one.size or 0 for one in found}
 
     def versions(self) -> list[tuple[str, str | None]]:
-        """(name, version) of everything that the store keeps below the prefix, also of what was written over or deleted since;
-        version None = as it is now. Where a store keeps no versions, that is what is there.
+        """(name, version) of everything kept by the store below the prefix, overwritten and deleted objects
+        included; version None = as it is now. A store without versions gives the current objects.
         """
         return sorted(self._asked(self._kept), key=lambda one: (one[0], one[1] or ""))
 
@@ -163,7 +165,7 @@ class Bucket:
             self._bucket, prefix=prefix, recursive=True, include_version=True
         )
         return [
-            # Of a bucket without versions each object is called the version "null", which not every store takes.
+            # In a bucket without versions each object's version is "null", and some stores refuse that name.
             (str(one.object_name).removeprefix(prefix), None if one.version_id == "null" else one.version_id)
             for one in found
             if not one.is_delete_marker
@@ -226,7 +228,7 @@ def _store(variables: frozenset[tuple[str, str]]) -> _Store:
         retries=urllib3.Retry(ATTEMPTS, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
         **tls,
     )
-    # Who hands out a role is near, or not there at all, and then nothing answers.
+    # A service for roles is near, or absent, and then nothing answers.
     near = urllib3.PoolManager(
         timeout=urllib3.Timeout(connect=ROLE_SECONDS, read=CONNECT_SECONDS),
         retries=urllib3.Retry(1),

@@ -1,7 +1,7 @@
-"""ADAPTER: files that only their owner may read, made where nothing was: no link is followed, nothing of another's is used.
+"""ADAPTER: files readable by their owner alone, made at a free path: no link is followed, no foreign file is used.
 
-Whoever may write a folder can put a link where a file is about to be made, and have it written somewhere else. So a new file
-is made exclusively, under a name that nobody can guess where it is replaced by renaming.
+A user with write access to a folder can put a link in place of a new file, and redirect its content. So a new file
+is made exclusively, and a replacement has an unguessable name until its renaming.
 
 Source: ``man 2 open`` (``O_EXCL``, ``O_NOFOLLOW``); ``docs/operating.md``.
 """
@@ -27,15 +27,15 @@ def create(path: Path) -> BinaryIO:
 
 
 def draft(path: Path) -> Path:
-    """A name beside ``path`` that nobody can know before: for a file that will be renamed to it."""
+    """An unguessable name beside ``path``: for a file that will be renamed to it."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
 
 
 def replace(path: Path, content: bytes) -> None:
     """Write a whole file in one step: no reader sees half of it, and a link of this name is replaced, not followed.
 
-    What is in it is on disk before it has its name, so that a power cut leaves the old file or the new one. The name itself is on
-    disk when the caller has flushed the folder.
+    Its content is on disk before it has its name, so a power cut leaves the old file or the new one. The name
+    itself is on disk when the caller has flushed the folder.
     """
     new = draft(path)
     try:
@@ -49,7 +49,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have what was written to a file, or the names in a folder, on disk before anything that follows."""
+    """Flush a file's content, or the names in a folder, to disk."""
     found = os.open(path, os.O_RDONLY)
     try:
         os.fsync(found)
@@ -60,7 +60,7 @@ def sync(path: Path) -> None:
 def descriptor(path: Path, *, appends: bool = False) -> int:
     """A file to read and write, or to read and extend, made if it is not there.
 
-    Raises ForeignFileError for a link, and for what is no file.
+    Raises ForeignFileError for a link, and for anything but a file.
     """
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -78,8 +78,8 @@ def descriptor(path: Path, *, appends: bool = False) -> int:
 def own_folder(folder: Path) -> None:
     """Make ``folder`` if it is not there, for its owner alone.
 
-    Raises ForeignFileError where it belongs to another user, or where others may write it: they could exchange what is in
-    it, keys and locks included.
+    Raises ForeignFileError if it belongs to another user, or if others may write it: they could exchange its files,
+    keys and locks included.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = folder.stat()

@@ -1,13 +1,13 @@
-"""One live read of the history for all who follow it in a process.
+"""Shares one live read of the history among all readers of a process.
 
-Each of them asks for a live read of its own, behind its own place. There is one read of the bus; every list of events is
-handed to all readers that keep up with it, in order, and is decoded once. A reader that is far behind, at the start or
-because it was slow, first reads the missing events by itself, and then joins. No reader waits for a slower one, and the
-events held for each reader are bounded.
+Each reader asks for a live read from its own position. There is one read of the bus; every list of events goes to
+all readers near its end, in order, and is decoded once. A reader far behind, at the start or as a slow one, first
+reads the missing events by itself, and then joins. No reader waits for a slower one, and the events held for each
+reader are bounded.
 
 An error of the common read is raised to all of them.
 
-Source: the ordered read of :mod:`bus.transport`; the watch cache of kube-apiserver parts with a watcher that is too slow for
+Source: the ordered read of :mod:`bus.transport`; the watch cache of kube-apiserver parts with a slow watcher for
 the same reason (k8s.io/apiserver, pkg/storage/cacher).
 """
 
@@ -23,10 +23,10 @@ from bus.errors import BusUnavailableError, HistoryDivergedError
 from bus.transport import Expectation, Head, Transport
 from bus.waiting import ended
 
-#: Events that are held for one reader, and bytes of their bodies.
+#: Events held for one reader, and bytes of their bodies.
 MOST = 10_000
 MOST_BYTES = 16 * 1024 * 1024
-#: Who is no further behind the common read than this joins it.
+#: Largest distance from the common read to join it.
 NEAR = 1_000
 #: Between two attempts while the bus is away, seconds.
 AGAIN_SECONDS = 1.0
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedReading:
-    """``transport``, whose live reads share one. Fulfils :class:`bus.transport.Transport`."""
+    """``transport`` with one shared live read. Fulfils :class:`bus.transport.Transport`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -109,7 +109,7 @@ class SharedReading:
     async def _joining(
         self, reader: _Reader, after: int, batch: int
     ) -> AsyncGenerator[list[Event], None]:
-        """What the common read is past already; at the end of it ``reader`` is handed all that comes."""
+        """The events already passed by the common read; at its end ``reader`` receives all new events."""
         while self._reading is not None and self._sequence - after > NEAR:
             async with aclosing(self._part(after, self._sequence, batch)) as missed:
                 async for events in missed:
@@ -149,7 +149,7 @@ class SharedReading:
                 raise HistoryDivergedError("the stream went back", read=until, last=after)
 
     async def _require(self, after: int) -> None:
-        """Raises HistoryDivergedError where the stream ends before a place that somebody read up to."""
+        """Raises HistoryDivergedError if the stream ends before a position read earlier."""
         while True:
             try:
                 last = (await self._transport.head()).last_sequence
@@ -162,7 +162,7 @@ class SharedReading:
             return
 
     async def _read(self, after: int) -> None:
-        """Hand on what is published, to whoever keeps up."""
+        """Deliver new events to all readers near the end."""
         try:
             async for events in self._transport.read(after=after, linger_seconds=0.0):
                 self._sequence = events[-1].sequence
@@ -176,7 +176,7 @@ class SharedReading:
             self._readers.clear()
 
     async def _paced(self) -> None:
-        """Return when somebody has room, and part with those who have none by then."""
+        """Return when a reader has room, and part with full readers by then."""
         while self._readers:
             full = {reader for reader in self._readers if reader.is_full}
             if len(full) < len(self._readers):
@@ -189,7 +189,7 @@ class SharedReading:
 
 
 class _Reader:
-    """What is held for one reader. ``room`` is set when it took something."""
+    """Events held for one reader. ``room`` is set when it took some."""
 
     def __init__(self, batch: int, linger_seconds: float, room: asyncio.Event) -> None:
         self._batch = batch
@@ -207,7 +207,7 @@ class _Reader:
         return len(self._events) >= MOST or self._bytes >= MOST_BYTES
 
     def join(self) -> None:
-        """It is handed what comes from now on."""
+        """It receives all events from now on."""
         self._is_joined = True
 
     def put(self, events: Sequence[Event]) -> None:
@@ -217,12 +217,12 @@ class _Reader:
         self._filled.set()
 
     def part(self, error: Exception | None = None) -> None:
-        """It is handed nothing more: when it took what is held, it has to read by itself, or to fail."""
+        """It receives no more events: after the held ones, it has to read by itself, or to fail."""
         self._error, self._is_joined = error, False
         self._filled.set()
 
     async def batches(self, after: int) -> AsyncGenerator[list[Event], None]:
-        """What is held of what comes after a sequence; ends where it has to read by itself."""
+        """The held events after a sequence; ends when it has to read by itself."""
         while True:
             if not self._events:
                 if self._error is not None:

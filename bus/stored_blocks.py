@@ -19,7 +19,7 @@ from bus import private_files
 #: Of the stream of the history below a store.
 _MESSAGES = "jetstream/$G/streams/{stream}/msgs"
 _COMPRESSED = b"cmp"
-#: Bytes of a closed block that hold its first sequence, unpacked and as they are on disk.
+#: Bytes of a closed block up to its first sequence, unpacked and as on disk.
 _BEGINNING, _PACKED = 12, 512
 _HEADERS, _TOMBSTONE, _MARKS = 1 << 31, 1 << 62, 3 << 62
 #: Bytes of a message without subject, headers and body, and more than one has.
@@ -34,7 +34,7 @@ def blocks_of(store: Path, stream: str) -> list[Path]:
 
 
 def last_sequence(store: Path, stream: str) -> int | None:
-    """The last message that is whole; 0 where there is none, None where the last block cannot be read so."""
+    """The last whole message; 0 without one, None for an unreadable last block."""
     for path in reversed(blocks_of(store, stream)):
         content = path.read_bytes()
         if content.startswith(_COMPRESSED):
@@ -58,7 +58,7 @@ def _last_in(content: bytes) -> int:
 
 
 class ClosedBlock(msgspec.Struct, frozen=True):
-    """A block to which nothing is added any more. ``first``: its first sequence; 1 where it cannot be read."""
+    """A complete block. ``first``: its first sequence; 1 if it is unreadable."""
 
     name: str
     first: int
@@ -103,7 +103,7 @@ def _behind_number(packed: bytes, place: int) -> int:
 
 
 def _decoded(packed: bytes, place: int) -> bytes:
-    """The first bytes of an S2 block, by its tags: literals, and copies of what came before."""
+    """The first bytes of an S2 block, by its tags: literals, and copies of earlier bytes."""
     found, offset = bytearray(), 0
     while len(found) < _BEGINNING:
         tag, place = packed[place], place + 1
@@ -120,7 +120,7 @@ def _decoded(packed: bytes, place: int) -> bytes:
         if kind == 1:
             far = (tag & 0xE0) << 3 | packed[place]
             size, place = (size & 7) + 4, place + 1
-            # A repeat of the last offset; longer ones end beyond what is read here.
+            # A repeat of the last offset; longer ones end beyond the read bytes.
             offset = far or offset
         else:
             width = 2 if kind == 2 else 4
@@ -142,5 +142,5 @@ def recorded_blocks(file: Path) -> set[ClosedBlock]:
 
 
 def record_blocks(file: Path, blocks: list[ClosedBlock]) -> None:
-    """Record blocks whose messages can all be read. Raises OSError."""
+    """Record blocks with readable messages only. Raises OSError."""
     private_files.replace(file, msgspec.json.encode(blocks))

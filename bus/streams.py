@@ -1,4 +1,4 @@
-"""Streams as data: what a history must promise, before any server is asked.
+"""Streams as data: the promises of a history, before any server is asked.
 
 Source: docs/architecture.md; every property was measured in docs/reliability.md
 """
@@ -11,7 +11,7 @@ import msgspec
 class Stream(msgspec.Struct, frozen=True):
     """One JetStream stream, as Bursar needs it.
 
-    Every limit that could drop an event is off (``discard: new``, no age, count or byte limit), deletes and purges are
+    Every limit with a loss of events is off (``discard: new``, no age, count or byte limit), deletes and purges are
     denied, and the duplicate window is longer than any retry of ours (10 min against 2 min by default).
     """
 
@@ -20,7 +20,7 @@ class Stream(msgspec.Struct, frozen=True):
     replicas: int = 1
     duplicate_window_seconds: int = 600
     max_message_bytes: int = 64 * 1024 + 4096
-    #: Of which JetStream domain this is a mirror of the history; "" = of none.
+    #: The JetStream domain with the mirrored history; "" = of none.
     mirrored_domain: str = ""
 
 

@@ -1,22 +1,21 @@
-"""Strict JSON: the bytes that every correct reader would understand alike, and no others.
+"""Strict JSON: the bytes every correct reader understands alike, and no others.
 
 Stands at the edges: watch lines, replies, messages of the bus, admission reviews. Python's `json`
 accepts NaN, keeps the last of two equal keys and overflows the stack at depth 5,000; a fold of such
 bytes would depend on the reader. Rows A28, B5, C13, E1 and F5 of docs/wrong-input.md.
 
-How a duplicate key is found in a few microseconds. No fast decoder reports one, and `json` with a
-hook per object costs twice as much as all other checks together. But a duplicate cannot survive a
-round trip: where `encode(decode(raw)) == raw`, each key was there once. Bursar's own bytes and
-nearly all lines of an API server are already in msgspec's compact form, so one decode and one
-encode in C prove them; other bytes (white space, `\\u003c`, `1E3`) also go through `json`. Measured
-on 5 KB of pods, msgspec's decode alone = 1: this check 2.2, `json` with the hook 4.0, other bytes
-7; that is about 8 us where the hook needs 15. Refused: checking only some levels (a fold may read any
-of them), and counting `":` in the bytes (the text of a label may hold it).
+Duplicate keys are found in a few microseconds. No fast decoder reports one, and `json` with a hook per object costs
+twice as much as all other checks together. But a duplicate cannot survive a round trip: where `encode(decode(raw))
+== raw`, each key was there once. Bursar's own bytes and nearly all lines of an API server are already in msgspec's
+compact form, so one decode and one encode in C prove them; other bytes (white space, `\\u003c`, `1E3`) also go
+through `json`. Measured on 5 KB of pods, msgspec's decode alone = 1: this check 2.2, `json` with the hook 4.0,
+other bytes 7; about 8 us instead of the hook's 15. Refused: checking only some levels (a fold may read any of
+them), and counting `":` in the bytes (the text of a label may hold it).
 
-What is deep or has very many values costs decoders and folds far more time than its bytes tell: 3 MiB of lists nested 60 deep
-took 8 s. So large bytes are counted before anything is made of them, at the speed of C: the texts are cut out by
-`bytes.split`, and the brackets and commas that are left tell depth and number. Refused: a regular expression for the
-texts, five times as slow on a million of them, which holds all other threads meanwhile.
+Deep or very many values cost decoders and folds far more time than their bytes suggest: 3 MiB of lists nested 60
+deep took 8 s. So large bytes are counted before anything is made of them, at the speed of C: the texts are cut out
+by `bytes.split`, and the remaining brackets and commas show depth and number. Refused: a regular expression for the
+texts, five times as slow on a million of them, and blocking all other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def loads(
         value = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         fault = _fault(raw, error)
-    # Raised here and not above, so that the error's context holds none of the content.
+    # Raised here and not above, so the error's context holds none of the content.
     if fault:
         raise _malformed(*fault)
     if _may_be_deeper(raw, max_depth) and _deeper(value, max_depth):
@@ -85,35 +84,37 @@ def loads(
 def well_formed(raw: bytes, *, max_bytes: int, max_depth: int = 64) -> bytes:
     """`raw` itself, proven to be strict JSON, to be decoded by a typed decoder.
 
-    The same checks and errors as `loads`. A typed decoder may skip what it does not know without
-    looking at it, so it cannot do this by itself.
+    The same checks and errors as `loads`. A typed decoder may skip unknown values without a check, so it cannot do
+    this by itself.
     """
     loads(raw, max_bytes=max_bytes, max_depth=max_depth)
     return raw
 
 
 def is_deep(raw: bytes, max_depth: int = 64) -> bool:
-    """Whether more than ``max_depth`` objects and arrays lie inside each other. Decodes nothing; of bytes that are no JSON, any."""
+    """Whether the nesting of objects and arrays exceeds ``max_depth``. Decodes nothing; for bytes without JSON,
+    either answer.
+    """
     if raw.count(b"[") + raw.count(b"{") <= max_depth:
         return False
     return max(accumulate(map(_STEPS.__getitem__, bare(raw))), default=0) > max_depth
 
 
 def bare(raw: bytes) -> bytes:
-    """The brackets and commas of JSON, without what stands in its texts. Decodes nothing; total.
+    """The brackets and commas of JSON, without the content of its texts. Decodes nothing; total.
 
-    Bytes that are no JSON give any of them.
+    Other bytes give any of them.
     """
-    # Pairs of backslashes go first, so that one before a quote is an escape.
+    # Pairs of backslashes go first, so one before a quote is an escape.
     texts_cut = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     return b"".join(texts_cut[::2]).translate(None, _ALL_BUT_STRUCTURE)
 
 
 def _excess(raw: bytes, max_depth: int, max_values: int | None) -> MalformedJsonError | None:
-    """What is wrong with the shape of large bytes."""
+    """The fault in the shape of large bytes."""
     structure = bare(raw)
     commas = structure.count(b",")
-    # Each bracket that opens may hold one value more than it has commas.
+    # Each opening bracket may hold one value more than it has commas.
     values = 1 + commas + (len(structure) - commas) // 2
     if max_values is not None and values > max_values:
         return MalformedJsonError(reason="too many values", size=values, limit=max_values)
@@ -123,7 +124,7 @@ def _excess(raw: bytes, max_depth: int, max_values: int | None) -> MalformedJson
 
 
 def _has_long_digits(raw: bytes) -> bool:
-    """Whether nineteen digits stand in a row, as in integers that may not fit into 64 bits."""
+    """Whether nineteen digits follow each other, as in integers possibly above 64 bits."""
     if _FOUR_DIGITS not in raw[::4].translate(_DIGITS_TO_ZERO):
         return False
     return _NINETEEN_DIGITS in raw.translate(_DIGITS_TO_ZERO)
@@ -167,7 +168,7 @@ def _may_be_deeper(raw: bytes, max_depth: int) -> bool:
         outline = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     else:
         outline = raw
-    # Quotes stay where a text holds a bracket, so that it makes no pair with one outside.
+    # Quotes stay around a bracket in a text, so it makes no pair with one outside.
     outline = outline.translate(None, _ALL_BUT_OUTLINE).replace(b'""', b"")
     # Each of the two takes one level away at most.
     inner = outline.replace(b"{}", b"").replace(b"[]", b"")

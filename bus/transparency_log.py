@@ -1,9 +1,9 @@
-"""ADAPTER: a log that anybody may read and nobody can take anything out of again: Rekor, version 1 of its API.
+"""ADAPTER: a public append-only log: Rekor, version 1 of its API.
 
-What is added is a short text with its ed25519 signature; the log keeps the text's SHA-256, the signature and the key, and says when
-it took them. Nothing that it answers is believed as it stands: an entry counts if it is proven to be in the tree of a checkpoint
-that the log's key has signed, and if that key has signed its time. Which key that is, a file says; without one the log is asked,
-and then whoever answers for its name must be believed. That it names all entries of a key is not proven by anything.
+An entry is a short text with its ed25519 signature; the log keeps the text's SHA-256, the signature and the key,
+with its time. Its answers are never trusted as they stand: an entry counts if it is proven to be in the tree of a
+checkpoint signed by the log's key, and if that key has signed its time. A file has that key; without one the log is
+asked, and the owner of its name must be trusted. The completeness of a key's entries is not proven.
 
 Source: Sigstore, Rekor OpenAPI 1.0; RFC 6962 (2.1.1, Merkle audit paths); transparency-dev, "signed note".
 """
@@ -34,23 +34,23 @@ from cryptography.hazmat.primitives.serialization import (
 
 from bus.errors import TransparencyLogError
 
-#: Seconds for a connection, for the next bytes of an answer, and for a whole one; the most bytes of one; entries that are asked
-#: for at once.
+#: Seconds for a connection, for the next bytes of an answer, and for a whole one; the most bytes of one; entries
+#: per request.
 CONNECT_SECONDS, ANSWER_SECONDS, WHOLE_SECONDS = 10.0, 60.0, 120.0
 MOST_BYTES = 4 * 2**20
-#: What is packed could be unpacked to any size.
+#: Packed answers could unpack to any size.
 AS_IT_IS = {"Accept-Encoding": "identity"}
 AT_ONCE = 10
 #: More entries of one key than anybody adds in a hundred years of days.
 MOST_ENTRIES = 40_000
-#: What is added: the kind of entry whose signature the log checks itself.
+#: The added kind of entry: the log itself checks its signature.
 KIND, FORMAT = "rekord", "x509"
 
 T = TypeVar("T")
 
 
 class Witnessed(msgspec.Struct, frozen=True):
-    """What the log proves to have: place, time (seconds UTC), SHA-256 of the text in hex, its signature, and the raw key."""
+    """A proven entry of the log: place, time (seconds UTC), SHA-256 of the text in hex, its signature, and the raw key."""
 
     index: int
     taken_s: int
@@ -121,7 +121,7 @@ class TransparencyLog:
             logging.getLogger(name).setLevel(logging.WARNING)
 
     def add(self, text: bytes, signature: bytes, public_key: bytes) -> None:
-        """Add a text's signature, made with an ed25519 key (32 bytes). What is there already stays there."""
+        """Add a text's signature, made with an ed25519 key (32 bytes). An existing entry stays there."""
         spec = {
             "signature": {"format": FORMAT, "content": _b64(signature), "publicKey": {"content": _b64(_pem(public_key))}},
             "data": {"content": _b64(text)},
@@ -136,7 +136,7 @@ class TransparencyLog:
             raise self._wrong("it says that it has what was added, and does not show it")
 
     def witnessed(self, public_key: bytes) -> list[Witnessed]:
-        """All that the log proves to have of a key, in its order."""
+        """All proven entries of a key, in the log's order."""
         asked = {"publicKey": {"format": FORMAT, "content": _b64(_pem(public_key))}}
         names = _read(self._ask("POST", "/api/v1/index/retrieve", asked), list[str])
         if len(names) > MOST_ENTRIES:
@@ -152,7 +152,7 @@ class TransparencyLog:
         return [found[index] for index in sorted(found) if found[index].public_key == public_key]
 
     def _proven(self, entries: dict[str, _Entry]) -> Iterator[Witnessed]:
-        """The entries that are proven to be in the log. Others are an error; those of other kinds are passed over."""
+        """The entries proven to be in the log. Others are an error; those of other kinds are passed over."""
         for name, entry in entries.items():
             body = _unb64(entry.body)
             leaf = sha256(b"\0" + body).hexdigest()
@@ -241,11 +241,11 @@ class TransparencyLog:
 
     @cached_property
     def _authorities(self) -> ssl.SSLContext:
-        """Those that sign certificates; reading them takes longer than a call."""
+        """The authorities for certificates; reading them takes longer than a call."""
         return httpx.create_ssl_context(trust_env=self._trust_env)
 
     def _ask(self, method: str, path: str, body: Any = None, also: Sequence[int] = ()) -> bytes:
-        """The body of an answer, or b"" where its status is one of ``also``. Not for a thread whose loop runs."""
+        """The body of an answer, or b"" where its status is one of ``also``. Not for a thread with a running loop."""
         try:
             # A loop, as it alone bounds a whole answer: headers, too, may come byte by byte.
             status, content = asyncio.run(self._answer(method, path, body))
@@ -295,7 +295,7 @@ def root_of(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes 
             other = left.pop(0)
             pair = other + found if node % 2 else found + other
             found = sha256(b"\1" + pair).digest()
-        # The last node of a level that has nobody beside it goes up as it is.
+        # The last node of a level without a neighbor goes up as it is.
         node, last = node // 2, last // 2
     return found if not left else None
 

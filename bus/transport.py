@@ -23,10 +23,10 @@ _PATTERN = re.compile(r"[A-Za-z0-9_.*>-]{1,512}")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a stream begins and ends, and which stream it is.
+    """The beginning and the end of a stream, and its identity.
 
-    ``created_us`` tells a re-created stream from the one that was there before. An empty stream has
-    ``last_sequence`` = ``first_sequence`` - 1.
+    ``created_us`` distinguishes a re-created stream from the one before. An empty stream has ``last_sequence`` =
+    ``first_sequence`` - 1.
     """
 
     stream: str
@@ -42,7 +42,7 @@ class Expectation(msgspec.Struct, frozen=True):
     last_sequence: int
 
     def __post_init__(self) -> None:
-        """Raises EnvelopeError for what could not be a header: it would be sent beside the events."""
+        """Raises EnvelopeError for invalid headers: they would be sent beside the events."""
         if not _PATTERN.fullmatch(self.subject):
             raise EnvelopeError("an expectation's subject is none", subject=self.subject[:80])
         if self.last_sequence < 0:
@@ -50,7 +50,7 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 def says_the_same(stored: Event, ours: Event) -> bool:
-    """Whether two events of one id are one event, so that storing ours again may be left out.
+    """Whether two events of one id are equal, so ours need not be stored again.
 
     They are when cluster, type, key and body agree. `time` and `source` may differ, as two watchers of one
     cluster report the same change; so may the body when the version does, as a writer and its newer self do
@@ -62,21 +62,20 @@ def says_the_same(stored: Event, ours: Event) -> bool:
 
 
 class Transport(Protocol):
-    """What a bus can do. All methods may raise BusUnavailableError (try again) after the adapter's own retries."""
+    """The operations of a bus. All methods may raise BusUnavailableError (try again) after the adapter's own retries."""
 
     async def publish(
         self, events: Sequence[Event], *, expect: Expectation | None = None
     ) -> list[int]:
         """Store ``events`` in order and return their sequences, one each.
 
-        An event whose id is in the duplicate window is not stored again; its place in the answer is the sequence of
-        the one that is stored, or 0 where the bus does not tell. When this returns, all of them are durable.
-        With ``expect``, all are stored or none: WrongExpectationError when another writer was faster. What is already
-        stored under the same ids is no other writer: publishing again after an unknown outcome answers as the first
-        time would have. Raises DuplicateIdError when an id is stored with another content (:func:`says_the_same`);
-        without an expectation other events of the call may be stored by then.
-        Raises EnvelopeError for an event that may not enter, before anything is stored.
-        Raises PublishUnknownError when it is not known whether they were stored: publish the same ids again.
+        An event with an id in the duplicate window is not stored again; its place in the answer is the stored one's
+        sequence, or 0 if the bus does not report it. When this returns, all of them are durable. With ``expect``,
+        all are stored or none: WrongExpectationError when another writer was faster. Events already stored under
+        the same ids are no other writer: publishing again after an unknown outcome answers as the first time would
+        have. Raises DuplicateIdError when an id is stored with another content (:func:`says_the_same`); without an
+        expectation other events of the call may be stored by then. Raises EnvelopeError for an invalid event,
+        before anything is stored. Raises PublishUnknownError for an unknown outcome: publish the same ids again.
         """
         ...
 
@@ -86,9 +85,9 @@ class Transport(Protocol):
         """Events after sequence ``after`` in order, in lists of 1 to ``batch``.
 
         After 0 means from the beginning, wherever the stream begins; after any other sequence, that one or the next
-        must be there. Live reading never ends: a list is handed over when it is full or ``linger_seconds`` after its first
-        event. With ``live=False`` reading ends at the last event there was when it began. Each event is yielded
-        once, with no gap: HistoryDivergedError when a sequence is missing or the stream went backwards.
+        must be there. A list is delivered when it is full or ``linger_seconds`` after its first event. Live reading
+        never ends. With ``live=False`` reading ends at the last event there was when it began. Each event is
+        yielded once, with no gap: HistoryDivergedError when a sequence is missing or the stream went backwards.
         """
         ...
 

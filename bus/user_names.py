@@ -1,8 +1,8 @@
-"""Names of users as the history has them under a key: who destroys the key has destroyed the names, and nothing else.
+"""Encrypts names of users in the history under a key: destroying the key destroys the names, and nothing else.
 
-A name is encrypted when it is first published, so no event, row or segment has it, and sums, digests and signatures are those of
-what is written: they verify with the key and without it. The same name has the same token under one key, so that reports group by
-it. Tokens say how long a name is to 16 bytes alone. Pure.
+A name is encrypted at its first publication. Events, rows and segments hold the token alone, and sums, digests and
+signatures cover the written bytes: they verify with the key and without it. The same name has the same token under
+one key, so reports group by it. Tokens show the length of a name in steps of 16 bytes. Pure.
 
 Source: RFC 5297 (AES-SIV); docs/history.md.
 """
@@ -18,11 +18,11 @@ from typing import Any
 
 #: Fewest bytes of a key's file.
 LEAST_BYTES = 32
-#: Longest name as UTF-8, longer ones are cut: what may become part of a key of the ledger has at most 400 bytes.
+#: Longest name as UTF-8, longer ones are cut: a part of a ledger key has at most 400 bytes.
 LONGEST_BYTES = 200
 #: A token begins so. No value of a label does.
 MARK = "~"
-#: 16 bytes that prove the key, and 16 or more of the name.
+#: 16 bytes as a proof of the key, and 16 or more of the name.
 _TOKEN = re.compile(r"~[a-z2-7]{52,}")
 _BLOCK = 16
 _PURPOSE = [b"bursar user name"]
@@ -32,11 +32,11 @@ class UserNames:
     """Encrypts the names of users, and reads them again."""
 
     def __init__(self, secret: bytes) -> None:
-        """``secret``: what stands in the key's file. Raises ValueError where that is too short."""
+        """``secret``: the content of the key's file. Raises ValueError for a too short one."""
         secret = secret.rstrip(b"\r\n")
         if len(secret) < LEAST_BYTES:
             raise ValueError(f"a key has at least {LEAST_BYTES} bytes")
-        # A question to the ledger that shows no name should not pay for the import.
+        # Questions without names do not pay for the import.
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
         self._cipher = AESSIV(sha512(secret).digest())

@@ -1,8 +1,8 @@
-"""Waits that end: a cancellation is never lost, and what does not move is reported instead of waited for.
+"""Waits that end: a cancellation is never lost, and a standstill is reported.
 
-Until Python 3.12 ``asyncio.wait_for`` returns the result, and forgets that its task was cancelled, where both come in one
-pass of the loop; libraries that use it, or that pass over a CancelledError, then keep a task running that everybody
-waits for. So calls into them go through :func:`heeded`, and whoever ends a task does it by :func:`ended`.
+Until Python 3.12 ``asyncio.wait_for`` returns the result, and forgets its task's cancellation, if both come in one
+pass of the loop; libraries with it, or with a swallowed CancelledError, then keep an awaited task running. So calls
+into them go through :func:`heeded`, and tasks are ended by :func:`ended`.
 
 Source: https://github.com/python/cpython/issues/86296 (``wait_for`` suppresses a cancellation), fixed in 3.12.
 """
@@ -23,7 +23,7 @@ STALL_SECONDS = 60.0
 #: How long a cancelled task may take to end before it is cancelled again.
 PATIENCE_SECONDS = 5.0
 
-#: How often it is looked whether what is waited for moved.
+#: Interval of checks for progress.
 LOOK_SECONDS = 0.02
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 async def heeded(work: Awaitable[T]) -> T:
-    """The result of ``work``. Raises CancelledError where this task was cancelled meanwhile, also if ``work`` hid that."""
+    """The result of ``work``. Raises CancelledError if this task was cancelled meanwhile, also if ``work`` hid it."""
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()
@@ -54,7 +54,9 @@ async def whole(work: Awaitable[T]) -> T:
 
 
 async def ended(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel the tasks and return when each has ended, with whatever result. One that lost it is cancelled again."""
+    """Cancel the tasks and return when each has ended, with whatever result. A task without its cancellation is
+    cancelled again.
+    """
     for task in tasks:
         task.cancel()
     while left := [task for task in tasks if not task.done()]:
@@ -65,13 +67,13 @@ async def ended(*tasks: asyncio.Task[Any]) -> None:
 
 
 class Moves:
-    """Something that moves again and again, and who waits for that."""
+    """A recurring movement, and the tasks waiting for it."""
 
     def __init__(self) -> None:
         self._moved = asyncio.Event()
 
     def wake(self) -> None:
-        """It moved: everybody who waits goes on."""
+        """It moved: all waiting tasks go on."""
         self._moved.set()
         self._moved = asyncio.Event()
 
@@ -92,8 +94,8 @@ async def reached(
 ) -> None:
     """Return when ``position`` is at ``goal`` or beyond. ``progress`` hears of every look.
 
-    Raises StalledError, naming ``what``, where the position stays the same for a minute: a long way is no reason, a
-    standstill is. A moment in which this process was stopped counts for a second.
+    Raises StalledError with ``what`` if the position stays the same for a minute: a long way is allowed, a
+    standstill is not. A stopped process counts the stop as one second.
     """
     loop = asyncio.get_running_loop()
     last, looked, still = position(), loop.time(), 0.0
@@ -118,5 +120,5 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            # The group would wait for ever for a task that lost its cancellation.
+            # The group would wait for ever for a task without its cancellation.
             await ended(task)
