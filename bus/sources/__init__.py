@@ -1,1 +1,1 @@
-"""Where facts come from: one file per kind with a pure translate(), and the loops that feed it."""
+"""Sources of facts: one file per kind with a pure translate(), and its list of loops."""

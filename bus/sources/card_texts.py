@@ -1,4 +1,4 @@
-"""What systems that share cards say in annotations and labels: picked by name, as they were written.
+"""Texts of card-sharing systems in annotations and labels: picked by name, as they were written.
 
 Source: HAMi, Volcano, KAI-Scheduler and Koordinator, their documentation of pods and nodes; docs/devices.md.
 """
@@ -35,9 +35,9 @@ _MIG_LABEL = re.compile(r"nvidia\.com/mig-[0-9]{1,2}[cg][^/]{0,40}\.replicas")
 #: KAI's label of the pods on one card; of those on several it is a prefix.
 GROUP = "runai-gpu-group"
 
-#: Longest text that is kept; eight cards take 500 characters.
+#: Longest published text; eight cards take 500 characters.
 LONGEST = 4_096
-#: Koordinator takes up to 250 characters for each device; what is cut can be read no more.
+#: Koordinator uses up to 250 characters for each device; a cut text is unreadable.
 LONGEST_OF = {ALLOCATED: 16_384}
 MOST_GROUPS = 16
 
@@ -51,7 +51,8 @@ def of_pod(
     resources: bytes = b"",
     policy: LabelPolicy | None = None,
 ) -> dict[str, str]:
-    """What a pod's annotations and labels say of shared cards, and the ``policy`` of its ``resources``; mostly nothing.
+    """The texts about shared cards in a pod's annotations and labels, and the ``policy`` of its ``resources``;
+    mostly nothing.
 
     ``resources``: a :class:`bus.amounts.PodResources`, as the pod's fact has it.
     """
@@ -70,12 +71,12 @@ def of_node(
     allocatable: Collection[str] = (),
     policy: LabelPolicy | None = None,
 ) -> dict[str, str]:
-    """What a node's annotations say of its cards, and the ``policy`` of what is ``allocatable`` there; mostly nothing."""
+    """The texts about cards in a node's annotations, and the ``policy`` of its ``allocatable``; mostly nothing."""
     return _picked(annotations, NODE_ANNOTATIONS) | _counted(allocatable, policy)
 
 
 def of_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """What a node's labels say of its cards; mostly nothing."""
+    """The texts about cards in a node's labels; mostly nothing."""
     return {name: text for name, text in labels.items() if is_node_label(name)}
 
 

@@ -1,4 +1,4 @@
-"""The sources that follow a cluster: one line each, and one for each governed kind."""
+"""The sources of a cluster: one line each, and one for each governed kind."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ CSI_NODES = Source(
     kind="CSINode",
 )
 
-#: Groups that every API server serves; the others come with what is installed.
+#: Groups served by every API server; the others depend on the installation.
 _BUILT_IN = frozenset({"apps", "batch"})
 
 
@@ -122,7 +122,7 @@ BUSINESS_QUOTAS = _quotas(PLURAL, PATH, KIND)
 ELASTIC_QUOTAS = _quotas(
     "elasticquotas", "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "ElasticQuota"
 )
-#: What nodes really use, as Koordinator's node agent measures it.
+#: The real use of nodes, measured by Koordinator's node agent.
 NODE_METRICS = Source(
     "nodemetrics",
     "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
@@ -163,7 +163,7 @@ NODE_TOPOLOGIES = Source(
     is_optional=True,
     on_demand=True,
 )
-#: By which the pods of training jobs find each other.
+#: Names by which the pods of training jobs find each other.
 SERVICES = Source(
     "services",
     f"/api/v1/services?labelSelector={services.SELECTOR}",
@@ -185,7 +185,7 @@ def _pod_groups(api: str, kind: str) -> Source:
     return Source(name, path, translate, list_fact=lists, kind=kind, is_optional=True)
 
 
-#: Pods that are placed together. Of the versions of one API a cluster serves one or two; both say the same.
+#: Pods placed together. Of the versions of one API a cluster serves one or two; both have the same content.
 POD_GROUPS = (
     _pod_groups("scheduling.k8s.io/v1alpha2", NATIVE),
     _pod_groups("scheduling.k8s.io/v1beta1", NATIVE),
@@ -194,7 +194,7 @@ POD_GROUPS = (
     _pod_groups("scheduling.volcano.sh/v1beta1", VOLCANO),
 )
 
-#: Room that is kept for pods that come later.
+#: Room kept for later pods.
 RESERVATIONS = Source(
     "reservations",
     "/apis/scheduling.koordinator.sh/v1alpha1/reservations",

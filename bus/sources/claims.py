@@ -1,6 +1,6 @@
 """PersistentVolumeClaims as facts. Pure: one record in, one event out.
 
-A tenant writes her claims, annotations too. Texts are bounded, and those that name what cannot exist are none.
+A tenant writes her claims, annotations too. Texts are bounded, and impossible names are dropped.
 
 Source: Kubernetes API reference, core/v1 PersistentVolumeClaim.
 """
@@ -30,13 +30,13 @@ _MODES = frozenset({"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWrite
 
 
 class Resources(msgspec.Struct):
-    """What is decoded of ``spec.resources``."""
+    """The decoded part of ``spec.resources``."""
 
     requests: dict[str, str] | None = None
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     volume_name: str | None = None
     storage_class_name: str | None = None
@@ -47,13 +47,13 @@ class Spec(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     phase: str = ""
 
 
 class Claim(msgspec.Struct):
-    """What is decoded of a claim."""
+    """The decoded part of a claim."""
 
     metadata: Metadata
     spec: Spec | None = None
@@ -105,17 +105,17 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def named(text: str | None) -> str:
-    """A name that something may have, cut where nothing can have it."""
+    """A name within Kubernetes' limits, else ""."""
     return (text or "")[:LONGEST_NAME]
 
 
 def class_of(annotations: Mapping[str, str], name: str | None) -> str:
-    """The storage class that a claim or a volume names; "" for none."""
+    """The storage class of a claim or a volume; "" for none."""
     return named(annotations[BETA_CLASS] if BETA_CLASS in annotations else name)
 
 
 def known_modes(modes: Iterable[str] | None) -> tuple[str, ...]:
-    """The access modes that there are, sorted."""
+    """The valid access modes, sorted."""
     return tuple(sorted(_MODES.intersection(modes or ())))
 
 

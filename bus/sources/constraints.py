@@ -1,8 +1,8 @@
 """Placement constraints of pods and nodes, bounded. Pure.
 
-Selectors of pods name labels that the source may not keep: such keys are named in the constraints, so that whoever places
-pods does not take an absent label for one that the pod has not. Labels that controllers write for one template are kept
-where the pod's own selectors name them: every pod of that template names them, too.
+Selectors of pods may need labels without publication: such keys are named in the constraints, so the scheduler
+never takes an unpublished label for an absent one. Labels written by controllers for one template are published if
+the pod's own selectors name them: every pod of that template names them, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bus.sources.sealed_users import sealed
 
 #: Most bytes of a pod's constraints, or of a node's taints and further labels, in a fact, as JSON.
 LARGEST_CONSTRAINTS = 8 * 1024
-#: Labels that a controller writes for the pods of one template.
+#: Labels written by a controller for the pods of one template.
 TEMPLATE_LABELS = frozenset(
     {"controller-revision-hash", "pod-template-generation", "pod-template-hash"}
 )
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Anything(msgspec.Struct):
-    """An object of which only matters that it is there."""
+    """An object; only its presence matters."""
 
 
 class Gate(msgspec.Struct):
@@ -98,7 +98,7 @@ class SchedulingGroup(msgspec.Struct, rename="camel"):
 
 
 class Placing(msgspec.Struct, rename="camel"):
-    """What is decoded of a pod's ``spec`` for placing."""
+    """The decoded part of a pod's ``spec`` for placing."""
 
     scheduling_group: SchedulingGroup | None = None
 
@@ -193,7 +193,7 @@ def _is_default(one: Toleration) -> bool:
     )
 
 
-#: Volumes that pods may not share, or of which a node takes only so many, by field.
+#: Volumes with exclusive use by a pod, or with a limit per node, by field.
 _DISKS = {
     "aws_elastic_block_store": "awsElasticBlockStore",
     "azure_disk": "azureDisk",
@@ -228,7 +228,7 @@ def _ephemeral(volumes: Iterable[Volume], pod: str) -> Iterator[str]:
 
 
 def _selected(found: PodConstraints) -> Iterator[str]:
-    """The keys of pods' labels that constraints name."""
+    """The keys of pods' labels in constraints."""
     for spread in found.topology_spread_constraints:
         yield from keys_of(spread.label_selector)
         yield from spread.match_label_keys or ()
@@ -265,9 +265,9 @@ def bounded_taints(taints: Iterable[Taint], room: int) -> tuple[tuple[Taint, ...
 def further_labels(
     labels: dict[str, str] | None, kept: dict[str, str]
 ) -> tuple[dict[str, str], bool]:
-    """A node's labels beside those that are kept for reports, and whether some had to be left out.
+    """A node's labels besides those for reports, and whether some were dropped.
 
-    Labels that size cards are left out last.
+    Labels about card sizes are dropped last.
     """
     found: dict[str, str] = {}
     room = LARGEST_CONSTRAINTS

@@ -1,6 +1,6 @@
-"""NodeResourceTopology objects as facts, and what pods say of the CPUs that they want or have. Pure.
+"""NodeResourceTopology objects as facts, and the CPUs requested or held by pods. Pure.
 
-Both stand in annotations as JSON, of objects that tenants write, too: what cannot be read says nothing.
+Both are JSON in annotations of objects, some of them written by tenants: unreadable ones are ignored.
 
 Source: koordinator-sh/koordinator, apis/extension (numa_aware.go); topology.node.k8s.io/v1alpha1 NodeResourceTopology.
 """
@@ -23,7 +23,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 
 QOS = "koordinator.sh/qosClass"
-#: Classes of pods that get CPUs for themselves.
+#: Classes of pods with exclusive CPUs.
 OWN_CPUS = ("LSE", "LSR")
 SPEC = "scheduling.koordinator.sh/resource-spec"
 NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
@@ -37,15 +37,15 @@ ALLOCATED = "node.koordinator.sh/pod-cpu-allocs"
 RESERVATION = "node.koordinator.sh/reservation"
 SYSTEM = "node.koordinator.sh/system-qos-resource"
 
-#: Words that mean something; any other one is :data:`OTHER`.
+#: Known words; any other one is :data:`OTHER`.
 BINDS = ("Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst")
 EXCLUSIVES = ("None", "PCPULevel", "NUMANodeLevel")
 NUMA_POLICIES = ("BestEffort", "Restricted", "SingleNUMANode")
 OTHER = "other"
-#: Longest quantity, and longest name of a resource, that is read.
+#: Longest readable quantity, and longest resource name.
 LONGEST_QUANTITY = 32
 LONGEST_NAME = 128
-#: CPUs of one node, and of one pod, that are known. A node with more is one whose CPUs nobody knows.
+#: Most CPUs of one node, and of one pod. The CPUs of a larger node are unknown.
 MOST_CPUS = 1_024
 MOST_HELD = 1_024
 #: NUMA nodes, and resources of each; most bytes of all of a node, and of a pod, as JSON.
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Spec(msgspec.Struct):
-    """What is decoded of :data:`SPEC`."""
+    """The decoded part of :data:`SPEC`."""
 
     required: str = msgspec.field(default="", name="requiredCPUBindPolicy")
     preferred: str = msgspec.field(default="", name="preferredCPUBindPolicy")
@@ -66,7 +66,7 @@ class Spec(msgspec.Struct):
 
 
 class NumaSpec(msgspec.Struct, rename="camel"):
-    """What is decoded of :data:`NUMA_SPEC`."""
+    """The decoded part of :data:`NUMA_SPEC`."""
 
     numa_topology_policy: str = ""
 
@@ -79,7 +79,7 @@ class Share(msgspec.Struct):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of :data:`STATUS`."""
+    """The decoded part of :data:`STATUS`."""
 
     cpuset: str = ""
     numa_node_resources: list[Share] | None = None
@@ -95,13 +95,13 @@ class Cpu(msgspec.Struct):
 
 
 class CpuTopology(msgspec.Struct):
-    """What is decoded of :data:`TOPOLOGY`."""
+    """The decoded part of :data:`TOPOLOGY`."""
 
     detail: list[Cpu] = []
 
 
 class Kubelet(msgspec.Struct):
-    """What is decoded of :data:`KUBELET`."""
+    """The decoded part of :data:`KUBELET`."""
 
     policy: str = ""
     options: dict[str, str] | None = None
@@ -116,13 +116,13 @@ class Allocated(msgspec.Struct, rename="camel"):
 
 
 class Reservation(msgspec.Struct):
-    """What is decoded of :data:`RESERVATION`."""
+    """The decoded part of :data:`RESERVATION`."""
 
     reserved: str = msgspec.field(default="", name="reservedCPUs")
 
 
 class System(msgspec.Struct, rename="camel"):
-    """What is decoded of :data:`SYSTEM`."""
+    """The decoded part of :data:`SYSTEM`."""
 
     cpuset: str = ""
     cpuset_exclusive: bool | None = None
@@ -145,7 +145,7 @@ class Zone(msgspec.Struct):
 
 
 class NodeTopology(msgspec.Struct, rename="camel"):
-    """What is decoded of a NodeResourceTopology object."""
+    """The decoded part of a NodeResourceTopology object."""
 
     metadata: Metadata
     topology_policies: list[str] | None = None
@@ -155,7 +155,7 @@ class NodeTopology(msgspec.Struct, rename="camel"):
 def cpu_terms(
     labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None
 ) -> CpuTerms | None:
-    """What a pod says of CPUs and NUMA nodes; None = nothing."""
+    """A pod's terms for CPUs and NUMA nodes; None = nothing."""
     noted, qos = annotations or {}, (labels or {}).get(QOS, "")
     if not qos and _SAYING.isdisjoint(noted):
         return None
@@ -202,9 +202,9 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def _held(text: str | None) -> HeldCpus | None:
-    """What a pod has by its annotation as far as that can be read; None where there is none.
+    """The readable part of a pod's CPU annotation; None without one.
 
-    One that cannot be read here may mean something to the node's agent.
+    An annotation unreadable here may be valid for the node's agent.
     """
     if text is None:
         return None
@@ -238,13 +238,13 @@ def _allocated(text: str | None) -> Iterator[str]:
 
 
 def _among(cpus: Iterable[tuple[int, int, int, int]], lists: Iterable[str]) -> str:
-    """The CPUs of a node that stand in one of these lists."""
+    """The CPUs of a node in one of these lists."""
     found = parsed(readable(",".join(lists), HIGHEST_CPU + 1)) or frozenset()
     return written({cpu[0] for cpu in cpus} & found)
 
 
 def _bounded(parts: Iterable[T], room: int) -> Iterator[T]:
-    """The first ones for which there is room."""
+    """The first parts, as many as fit."""
     for one in parts:
         room -= len(msgspec.json.encode(one)) + 1
         if room < 0:
@@ -253,7 +253,7 @@ def _bounded(parts: Iterable[T], room: int) -> Iterator[T]:
 
 
 def _policy(words: Iterable[str]) -> str:
-    """The kubelet's own policy, in the word that node and pod would have for it."""
+    """The kubelet's own policy, in the common word of node and pod."""
     for word in words:
         for policy in NUMA_POLICIES:
             if word.startswith(policy):
@@ -275,7 +275,7 @@ def _zones(zones: Iterable[Zone]) -> Iterator[NumaZone]:
 
 
 def _amounts(quantities: Iterable[tuple[str, str | int | float | None]]) -> dict[str, str]:
-    """Sorted by name, so that equal objects give equal bytes."""
+    """Sorted by name, so equal objects give equal bytes."""
     texts = {
         name: str(one)
         for name, one in quantities

@@ -1,4 +1,4 @@
-"""CSINodes as facts: how many volumes of each driver a node may attach. Pure: one record in, one event out.
+"""CSINodes as facts: the limit of attached volumes of each driver on a node. Pure: one record in, one event out.
 
 Source: Kubernetes API reference, storage/v1 CSINode.
 """
@@ -14,7 +14,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 from bus.sources.claims import named
 
-#: Most drivers of one node that are kept.
+#: Most drivers of one node in a fact.
 MOST_DRIVERS = 64
 
 
@@ -32,13 +32,13 @@ class Driver(msgspec.Struct):
 
 
 class Spec(msgspec.Struct):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     drivers: list[Driver] | None = None
 
 
 class CsiNode(msgspec.Struct):
-    """What is decoded of a CSINode."""
+    """The decoded part of a CSINode."""
 
     metadata: Metadata
     spec: Spec | None = None

@@ -1,4 +1,4 @@
-"""Claims of devices that a pod names, and its extended resources that come by a claim. Pure.
+"""A pod's device claims, and its extended resources backed by a claim. Pure.
 
 Source: Kubernetes API reference, core/v1 PodStatus; docs/devices.md.
 """
@@ -14,7 +14,7 @@ from bus.kube.watch.labels import LONGEST_KEY
 from bus.kube.watch.records import LONGEST_NAME
 from bus.sources.constraints import PodClaim
 
-#: Most claims of one pod that are kept.
+#: Most claims of one pod in a fact.
 MOST_CLAIMS = 64
 
 
@@ -36,7 +36,9 @@ def claim_names(
     made: Iterable[PodClaim] | None,
     extended: ExtendedClaim | None,
 ) -> tuple[str, ...]:
-    """Names of a pod's claims, each once, sorted: those in its spec, those made for it, and that of its extended resources."""
+    """Names of a pod's claims, each once, sorted: those in its spec, those made for it, and the one for its
+    extended resources.
+    """
     if not (named or made or extended):
         return ()
     names = {one.resource_claim_name for one in (*(named or ()), *(made or ()))}
@@ -46,12 +48,12 @@ def claim_names(
 
 
 def claim_templates(named: Iterable[PodClaim] | None) -> tuple[str, ...]:
-    """Names of the templates of which a pod's claims are made, one for each claim, sorted."""
+    """The templates of a pod's claims, one name for each claim, sorted."""
     names = (one.resource_claim_template_name for one in named or ())
     return tuple(sorted(name for name in names if name and records.usable(name, LONGEST_NAME)))[:MOST_CLAIMS]  # fmt: skip
 
 
 def claimed(extended: ExtendedClaim | None) -> tuple[str, ...]:
-    """Extended resources that come by a claim, sorted."""
+    """Extended resources backed by a claim, sorted."""
     names = {one.resource_name for one in (extended.request_mappings if extended else None) or ()}
     return tuple(sorted(name for name in names if records.usable(name, LONGEST_KEY)))[:MOST_CLAIMS]

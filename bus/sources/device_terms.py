@@ -1,6 +1,6 @@
-"""What pods say of the devices that they want, beyond so many of them: three annotations of Koordinator, as JSON. Pure.
+"""A pod's terms for its devices, beyond their number: three annotations of Koordinator, as JSON. Pure.
 
-Tenants write them. One that means nothing is named: Koordinator places no pod of which it cannot read them.
+Tenants write them. A meaningless one is named: Koordinator places no pod with unreadable ones.
 
 Source: koordinator-sh/koordinator, apis/extension (device_share.go); docs/scheduling.md, "Shared GPUs".
 """
@@ -23,7 +23,7 @@ JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 PARTITION = "scheduling.koordinator.sh/gpu-partition-spec"
 _SAYING = frozenset({HINT, JOINT, PARTITION})
 
-#: Longest annotation that is read, and longest quantity; a longer one means nothing.
+#: Longest readable annotation, and longest quantity; a longer one is unreadable.
 LONGEST_TERMS = 4 * 1024
 LONGEST_QUANTITY = 32
 
@@ -41,21 +41,21 @@ class Hint(msgspec.Struct, rename="camel"):
 
 
 class Joint(msgspec.Struct, rename="camel"):
-    """What is decoded of :data:`JOINT`."""
+    """The decoded part of :data:`JOINT`."""
 
     device_types: list[str] | None = None
     required_scope: Literal["", "SamePCIe"] = ""
 
 
 class Partition(msgspec.Struct, rename="camel"):
-    """What is decoded of :data:`PARTITION`. A quantity may be a number, too."""
+    """The decoded part of :data:`PARTITION`. A quantity may be a number, too."""
 
     allocate_policy: Literal["", "Restricted", "BestEffort"] = ""
     ring_bus_bandwidth: str | int | None = None
 
 
 def device_terms(annotations: Mapping[str, str] | None) -> DeviceTerms | None:
-    """What a pod wants of its devices; None = it says nothing."""
+    """A pod's terms for its devices; None = no terms."""
     noted = annotations or {}
     if _SAYING.isdisjoint(noted):
         return None
@@ -82,7 +82,7 @@ def device_terms(annotations: Mapping[str, str] | None) -> DeviceTerms | None:
 
 
 def _hints(noted: Mapping[str, str]) -> dict[str, Hint | None] | None:
-    """Those of kinds that are known; None where one of them, or all, cannot be read."""
+    """The hints of known kinds; None if one of them, or all, are unreadable."""
     hints = _decoded(noted, HINT, dict[str, object])
     if hints is None:
         return None

@@ -1,6 +1,6 @@
 """Claims of devices, their templates, slices and classes as facts. Pure: one record in, one event out.
 
-A claim is written a dozen times in its life, mostly for whom it is reserved; the source leaves out what says nothing new.
+A claim is written a dozen times in its life, mostly for its reservation; the source skips versions without news.
 
 Source: Kubernetes API reference, resource.k8s.io/v1; docs/devices.md.
 """
@@ -42,11 +42,11 @@ MOST_DEVICES = 128
 MOST_QUANTITIES = 32
 LONGEST_QUANTITY = 32
 
-#: Annotations of claims that Kubernetes makes for a pod.
+#: Annotations of claims made by Kubernetes for a pod.
 GENERATED = frozenset(
     ("resource.kubernetes.io/pod-claim-name", "resource.kubernetes.io/extended-resource-claim")
 )
-#: Attributes of a device that are kept, without the domain of its driver.
+#: Published attributes of a device, without the domain of its driver.
 ATTRIBUTES = ("type", "productName", "profile", "uuid", "parentUUID")
 
 
@@ -74,7 +74,7 @@ class Devices(msgspec.Struct):
 
 
 class ClaimSpec(msgspec.Struct):
-    """What is decoded of a claim's ``spec``."""
+    """The decoded part of a claim's ``spec``."""
 
     devices: Devices | None = None
 
@@ -112,13 +112,13 @@ class Allocated(msgspec.Struct, rename="camel"):
 
 
 class ClaimStatus(msgspec.Struct):
-    """What is decoded of a claim's ``status``: not ``devices``, not ``reservedFor``."""
+    """The decoded part of a claim's ``status``: not ``devices``, not ``reservedFor``."""
 
     allocation: Allocated | None = None
 
 
 class Claim(msgspec.Struct):
-    """What is decoded of a claim."""
+    """The decoded part of a claim."""
 
     metadata: Metadata
     spec: ClaimSpec | None = None
@@ -126,13 +126,13 @@ class Claim(msgspec.Struct):
 
 
 class TemplateSpec(msgspec.Struct):
-    """What is decoded of a template's ``spec``."""
+    """The decoded part of a template's ``spec``."""
 
     spec: ClaimSpec | None = None
 
 
 class Template(msgspec.Struct):
-    """What is decoded of a template."""
+    """The decoded part of a template."""
 
     metadata: Metadata
     spec: TemplateSpec | None = None
@@ -167,7 +167,7 @@ def translate_claim(record: Record, labels: LabelPolicy) -> Event:
 
 
 def is_generated(metadata: Mapping[str, Any]) -> bool:
-    """Whether a claim says that Kubernetes made it for a pod. ``metadata`` is that of a review."""
+    """Whether a claim was made by Kubernetes for a pod, by its own annotations. ``metadata`` comes from a review."""
     owners = metadata.get("ownerReferences")
     return not GENERATED.isdisjoint(metadata.get("annotations") or {}) and any(
         isinstance(one, dict) and one.get("controller") is True and one.get("kind") == "Pod"
@@ -176,7 +176,7 @@ def is_generated(metadata: Mapping[str, Any]) -> bool:
 
 
 def requests_of(claim: Mapping[str, Any]) -> tuple[DeviceRequest, ...]:
-    """What a claim requests, as its fact says it. ``claim`` is the object of a review. Raises DemandError."""
+    """The requests of a claim, as in its fact. ``claim`` is a review's object. Raises DemandError."""
     try:
         return _requests(msgspec.convert(claim.get("spec"), ClaimSpec | None))
     except msgspec.ValidationError as error:
@@ -248,7 +248,7 @@ class Quantity(msgspec.Struct):
 
 
 class Attribute(msgspec.Struct):
-    """An attribute of a device; only texts are kept. In examples of drivers it is the bare text."""
+    """An attribute of a device; only texts are published. In examples of drivers it is the bare text."""
 
     string: str | None = None
 
@@ -287,7 +287,7 @@ class CounterSet(msgspec.Struct):
 
 
 class SliceSpec(msgspec.Struct, rename="camel"):
-    """What is decoded of a slice's ``spec``."""
+    """The decoded part of a slice's ``spec``."""
 
     driver: str = ""
     pool: Pool | None = None
@@ -297,7 +297,7 @@ class SliceSpec(msgspec.Struct, rename="camel"):
 
 
 class Slice(msgspec.Struct):
-    """What is decoded of a slice."""
+    """The decoded part of a slice."""
 
     metadata: Metadata
     spec: SliceSpec | None = None
@@ -358,18 +358,18 @@ def _quantities(found: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def own(name: str, driver: str) -> str:
-    """``name`` without the domain of its driver, which names without one are in."""
+    """``name`` without the domain of its driver, the default domain."""
     return name.removeprefix(f"{driver}/")
 
 
 class ClassSpec(msgspec.Struct, rename="camel"):
-    """What is decoded of a class's ``spec``."""
+    """The decoded part of a class's ``spec``."""
 
     extended_resource_name: str | None = None
 
 
 class DeviceClass(msgspec.Struct):
-    """What is decoded of a class."""
+    """The decoded part of a class."""
 
     metadata: Metadata
     spec: ClassSpec | None = None

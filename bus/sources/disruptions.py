@@ -18,27 +18,27 @@ from bus.kube.watch.records import Metadata, Record
 from bus.sources.constraints import LARGEST_CONSTRAINTS, is_kept
 from bus.sources.sealed_users import sealed
 
-#: Most names of pods that are going.
+#: Most names of departing pods.
 MOST_DISRUPTED = 64
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Spec(msgspec.Struct):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     selector: LabelSelector | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, Any] | None = None
 
 
 class DisruptionBudget(msgspec.Struct):
-    """What is decoded of a disruption budget."""
+    """The decoded part of a disruption budget."""
 
     metadata: Metadata
     spec: Spec | None = None

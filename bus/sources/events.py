@@ -19,13 +19,13 @@ from bus.errors import BursarError, EnvelopeError
 
 #: Longest line: a largest message, with room for the attributes around its body and for escapes.
 LONGEST_LINE = 512 * 1024
-#: Bytes of a file that are read at once.
+#: Bytes of a file read at once.
 CHUNK = 64 * 1024
-#: Bytes of a compressed file that are read at once, and the largest window that a frame may ask for.
+#: Bytes of a compressed file read at once, and the largest window of a frame.
 PIECE = 1024
 WINDOW = 8 * 1024 * 1024
-#: What a compressed file may stand for: so many times its size, of which exports are 20 to 200, and never more than 1 TiB.
-#: Below 64 MiB nothing is asked.
+#: The largest unpacked size of a compressed file: this multiple of its size (exports have 20 to 200), and never
+#: more than 1 TiB. Below 64 MiB there is no check.
 RATIO = 1_000
 FREE = 64 * 1024 * 1024
 LARGEST = 1024**4
@@ -35,8 +35,7 @@ def read_lines(path: Path | str) -> Iterator[Event]:
     """The events of an NDJSON file in its order; ``.zst`` is read as Zstandard frames. Empty lines
     are passed over.
 
-    Raises EnvelopeError naming file and line at the first line that is no event; those before it
-    were yielded.
+    Raises EnvelopeError with file and line at the first invalid line; those before it were yielded.
     """
     path = Path(path)
     number = 0
@@ -59,13 +58,13 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _decompressed(file: BinaryIO) -> Iterator[bytes]:
-    """What all frames of ``file`` hold: segments are appended to each other.
+    """The content of all frames of ``file``: segments are appended to each other.
 
-    Not by the library's reader, which ends in silence where a file was cut short.
+    Not by the library's reader: it ends silently at a truncated file.
     """
     frame: zstandard.ZstdDecompressionObj | None = None
     read = made = 0
-    # A few bytes of a frame can stand for 128 KB: small pieces bound what comes out at once.
+    # A few bytes of a frame can stand for 128 KB: small pieces bound the output of one step.
     while chunk := file.read(PIECE):
         rest = chunk
         read += len(chunk)

@@ -1,4 +1,4 @@
-"""Container images in facts: images that a waiting pod names, and images on a node. Pure.
+"""Container images in facts: images of a waiting pod, and images on a node. Pure.
 
 Only whether two names are equal decides anything, so a fact has 48 bits of a digest in the place of each name: a node of 50
 images has 2 KiB of them, and no name of an image leaves the cluster.
@@ -15,9 +15,9 @@ from hashlib import blake2b
 
 import msgspec
 
-#: Most bytes of a node's images in its fact; 50 images, what a kubelet says, with two names each need half of it.
+#: Most bytes of a node's images in its fact; 50 images, the kubelet's list, with two names each need half of it.
 LARGEST_IMAGES = 4 * 1024
-#: Largest size that is published, in bytes.
+#: Largest published size, in bytes.
 LARGEST_SIZE = 2**50
 
 
@@ -30,7 +30,7 @@ class ContainerImage(msgspec.Struct, rename="camel"):
 
 @lru_cache(maxsize=8_192)
 def image_key(name: str) -> str:
-    """Eight characters for the name of an image, with the tag that it has where it names none."""
+    """Eight characters for the name of an image, with its default tag if the name has none."""
     if name.rfind(":") <= name.rfind("/"):
         name = f"{name}:latest"
     return urlsafe_b64encode(blake2b(name.encode(), digest_size=6).digest()).decode()

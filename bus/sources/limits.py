@@ -1,7 +1,7 @@
-"""The limits of a pod on resources that are not counted in whole pieces. Pure.
+"""The limits of a pod on divisible resources. Pure.
 
-Of extended resources and huge pages the API server takes no limit that is not the request; of cpu, memory and
-ephemeral storage it does, and quotas may bound either.
+The API server requires equal limits and requests of extended resources and huge pages; of cpu, memory and ephemeral
+storage it does not, and quotas may bound either.
 
 Source: Kubernetes, "Resource Management for Pods and Containers"; ``PodLimits`` of component-helpers.
 """
@@ -15,10 +15,10 @@ import msgspec
 from bus.amounts import PodResources, effective_limit, is_above_zero
 from bus.errors import QuantityError
 
-#: The resources whose limits may differ from their requests.
+#: The resources with independent limits and requests.
 LIMITED = ("cpu", "memory", "ephemeral-storage")
 
-#: Largest amount that a fact says (int64).
+#: Largest amount in a fact (int64).
 _MOST = 2**63 - 1
 _MILLI, _WHOLE = 10**6, 10**9
 
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def bounds(limits: dict[str, str], requests: dict[str, str]) -> dict[str, str]:
-    """The limits of a container; where one is missing, or 0, which is none to the kubelet, its request."""
+    """The limits of a container; for a missing or zero limit, unlimited to the kubelet, its request."""
     return limits | {
         name: text for name, text in requests.items() if not is_above_zero(limits.get(name))
     }

@@ -1,6 +1,6 @@
-"""NodeMetric objects as facts: what a node and its pods use. Pure: one record in, one event out.
+"""NodeMetric objects as facts: the use of a node and its pods. Pure: one record in, one event out.
 
-The node agent writes each object every minute, and each is an event: the newest measurement is what a scheduler goes by.
+The node agent writes each object every minute, and each is an event: a scheduler needs the newest measurement.
 
 Source: koordinator-sh/koordinator, apis/slo/v1alpha1 NodeMetric.
 """
@@ -28,14 +28,14 @@ MOST_SECONDS = 86_400
 
 
 class Resources(msgspec.Struct):
-    """What is decoded of an amount of resources."""
+    """The decoded part of an amount of resources."""
 
     cpu: str = ""
     memory: str = ""
 
 
 class Use(msgspec.Struct):
-    """An entry that holds resources."""
+    """An entry with resources."""
 
     resources: Resources | None = None
 
@@ -69,13 +69,13 @@ class Policy(msgspec.Struct, rename="camel"):
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     metric_collect_policy: Policy | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     update_time: str | None = None
     node_metric: NodeUse | None = None
@@ -83,7 +83,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class NodeMetric(msgspec.Struct):
-    """What is decoded of a NodeMetric object."""
+    """The decoded part of a NodeMetric object."""
 
     metadata: Metadata
     spec: Spec | None = None

@@ -1,4 +1,4 @@
-"""Namespaces as facts: whose they are. Pure: one record in, one event out.
+"""Namespaces as facts: their owners. Pure: one record in, one event out.
 
 Source: Kubernetes API reference, core/v1 Namespace; docs/accounting.md (team, user).
 """
@@ -15,7 +15,7 @@ from bus.kube.watch.records import Metadata, Record
 
 
 class Namespace(msgspec.Struct):
-    """What is decoded of a namespace."""
+    """The decoded part of a namespace."""
 
     metadata: Metadata
 

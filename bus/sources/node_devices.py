@@ -24,20 +24,20 @@ from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 
-#: Says which cards of a board are given together.
+#: The cards of a board allocated together.
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 _NAMES = ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio", "rdma", "fpga")
-#: Labels that say whose cards these are, and which: Koordinator copies them to the node.
+#: Labels with the vendor and model of the cards: Koordinator copies them to the node.
 LABELS = "node.koordinator.sh/gpu-"
 _ABOUT = ("vendor", "model", "driver-version")
-#: What is kept of the resources of a device; the second prefix is that of Koordinator 1.0.
+#: Published resources of a device; the second prefix belongs to Koordinator 1.0.
 RESOURCES = frozenset(
     {f"{prefix}/{name}" for prefix in ("koordinator.sh", "kubernetes.io") for name in _NAMES}
     | {f"huawei.com/npu-{name}" for name in ("core", "cpu", "dvpp")}
 )
 #: Most bytes of devices, as JSON: of more the first are kept, and no pod gets the others.
 LARGEST_DEVICES = 40 * 1024
-#: Longest table of cards that are given together; a longer one is none.
+#: Longest table of cards allocated together; a longer one is dropped.
 LONGEST_PARTITIONS = 12 * 1024
 MOST_FUNCTIONS = 256
 #: Labels of a device, and the longest name of one.
@@ -80,13 +80,13 @@ class Found(msgspec.Struct, rename="camel"):
 
 
 class Spec(msgspec.Struct):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     devices: list[Found] | None = None
 
 
 class Device(msgspec.Struct):
-    """What is decoded of a Device object."""
+    """The decoded part of a Device object."""
 
     metadata: Metadata
     spec: Spec | None = None
@@ -126,7 +126,7 @@ def _labels(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _devices(found: Iterable[Found]) -> tuple[tuple[NodeDevice, ...], bool]:
-    """The devices that can be given, and whether there are more than a fact may carry."""
+    """The allocatable devices, and whether more exist than fit into a fact."""
     kept, room = list[NodeDevice](), LARGEST_DEVICES
     for one in found:
         if one.type not in FIRST or one.minor is None or not 0 <= one.minor < MOST_MINORS:
@@ -161,7 +161,7 @@ def _functions(
 
 
 def _kept_labels(found: Mapping[str, str]) -> dict[str, str]:
-    """The first ones by name, so that equal objects give equal bytes."""
+    """The first ones by name, so equal objects give equal bytes."""
     short = (
         key
         for key in sorted(found)

@@ -1,4 +1,5 @@
-"""What metrics-server says of nodes, as facts: the same as a NodeMetric says, without pods. Pure: one record in, one event out.
+"""metrics-server's measurements of nodes, as facts: those of a NodeMetric, without pods. Pure: one record in, one
+event out.
 
 It has no uid and no version. So its name stands for the one, and the time of the measurement for the other.
 
@@ -21,14 +22,14 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 from bus.sources.loads import MOST_SECONDS, bounded
 
-#: Begins the uid that stands for a node's measurement.
+#: Prefix of the uid of a node's measurement.
 MEASURED = "measured-"
-#: Hours, minutes and seconds as Go writes them; what is shorter than a second is one.
+#: Hours, minutes and seconds as Go writes them; less than a second counts as one.
 _WINDOW = re.compile(r"(?:([0-9]{1,4})h)?(?:([0-9]{1,4})m)?(?:([0-9]{1,6}(?:\.[0-9]{1,9})?)s)?")
 
 
 class Named(msgspec.Struct):
-    """What is decoded of ``metadata``."""
+    """The decoded part of ``metadata``."""
 
     name: str = ""
 
@@ -41,7 +42,7 @@ class Usage(msgspec.Struct):
 
 
 class NodeMetrics(msgspec.Struct):
-    """What is decoded of a NodeMetrics object."""
+    """The decoded part of a NodeMetrics object."""
 
     metadata: Named
     timestamp: str = ""
@@ -56,7 +57,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     """
     found = records.decoded(record.object, NodeMetrics)
     try:
-        # By the node's clock: one that was ahead, and is set, has not measured the future.
+        # By the node's clock: a fast and then corrected clock has not measured the future.
         version = str(max(min(parse_stamp(found.timestamp), record.time_us), 0))
     except TimestampError as error:
         raise ObservationError("the time of a measurement is none") from error
@@ -80,13 +81,13 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def uid_of(raw: bytes) -> str:
-    """The uid that stands for the node of a refused object; "" where its name cannot be read."""
+    """The uid for the node of a refused object; "" for an unreadable name."""
     name = records.called(raw)
     return name and MEASURED + name
 
 
 def gone(uid: str, time_us: int) -> bytes:
-    """The object of a node that is measured no more, as of a moment."""
+    """The object of a node without measurements, as of a moment."""
     name, stamp = uid.removeprefix(MEASURED), format_stamp(time_us)
     return msgspec.json.encode({"metadata": {"name": name}, "timestamp": stamp})
 

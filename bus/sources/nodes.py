@@ -1,6 +1,6 @@
 """Nodes as facts: their resources and their GPU. Pure: one record in, one event out.
 
-A node writes its status every few minutes; the source leaves out those whose fact says nothing new.
+A node writes its status every few minutes; the source skips those with an unchanged fact.
 
 Source: Kubernetes API reference, core/v1 Node; docs/accounting.md (GPU model).
 """
@@ -20,13 +20,12 @@ from bus.sources.constraints import bounded_taints, further_labels
 from bus.sources.images import ContainerImage, images_of
 from bus.sources.sealed_users import sealed
 
-#: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
-#: characters.
+#: Most resources of one node in a fact, and longest quantity; the quantity parser accepts 32 characters.
 MOST_RESOURCES = 128
 LONGEST_QUANTITY = 32
 #: Most bytes of them, as JSON; a message of the history carries 64 KiB.
 LARGEST_ALLOCATABLE = 32 * 1024
-#: Annotation with the limits of what a node may really use, instead of the policy's (Koordinator), and its longest text.
+#: Annotation with the limits on a node's real use, instead of the policy's (Koordinator), and its longest text.
 THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 LONGEST_THRESHOLDS = 1024
 #: Most bytes of a node's taints, as JSON.
@@ -41,14 +40,14 @@ class Condition(msgspec.Struct):
 
 
 class Spec(msgspec.Struct):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 
 class Status(msgspec.Struct):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
@@ -56,7 +55,7 @@ class Status(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """What is decoded of a node."""
+    """The decoded part of a node."""
 
     metadata: Metadata
     spec: Spec | None = None
@@ -107,8 +106,8 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def _allocatable(quantities: dict[str, str]) -> dict[str, str]:
-    """Sorted by name, so that equal nodes give equal bytes; what no quantity or name can be is
-    left out, and of too many those of extended resources, the last by name first.
+    """Sorted by name, so equal nodes give equal bytes; invalid quantities and names are dropped, and of too many
+    those of extended resources, the last by name first.
     """
     usable = sorted(
         (

@@ -1,13 +1,12 @@
 """The recorded trace openb as a history: nodes and pods of a GPU cluster, played through the
 translation of real pods.
 
-A folder holds two CSV files: nodes (``sn, cpu_milli, memory_mib, gpu, model``) and pods (``name,
-cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time, deletion_time,
-scheduled_time``), times in whole seconds of the trace. Each pod becomes what a watch would have
-shown: ADDED when created, MODIFIED when bound, DELETED with a deletion stamp and no grace. What the
-trace does not hold is not made up, with three exceptions that the events need: the namespace
-``openb``, the node name ``unknown`` (the trace says when a pod was bound, not where), uids derived
-from names. A recorded label value may hold ``|``, which Kubernetes would refuse: it is kept as the
+A folder holds two CSV files: nodes (``sn, cpu_milli, memory_mib, gpu, model``) and pods (``name, cpu_milli,
+memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time, deletion_time, scheduled_time``), times in
+whole seconds of the trace. Each pod becomes the events of a watch: ADDED when created, MODIFIED when bound, DELETED
+with a deletion stamp and no grace. Data missing in the trace is not invented, with three exceptions needed by the
+events: the namespace ``openb``, the node name ``unknown`` (the trace says when a pod was bound, not where), uids
+derived from names. A recorded label value may hold ``|``, although Kubernetes would refuse it: it is kept as the
 trace's own key.
 
 Source: Alibaba clusterdata, cluster-trace-gpu-v2023, in the form of
@@ -38,7 +37,7 @@ PODS_FILE = "openb_pod_list_default.csv"
 NAMESPACE = "openb"
 #: Where a bound pod lies, as far as the trace tells.
 UNKNOWN_NODE = "unknown"
-#: The name under which the events are published.
+#: The cluster name of the events.
 SOURCE = "openb"
 
 #: Names one pod or node of the trace for ever: the same file gives the same uids on every machine.
@@ -73,7 +72,7 @@ class Cells(msgspec.Struct, frozen=True):
     texts: Mapping[str, str]
 
     def text(self, column: str) -> str:
-        """A text that may not be empty."""
+        """A non-empty text."""
         text = self.texts[column]
         return text if text else self.refuse(column, "is empty")
 
@@ -89,9 +88,7 @@ class Cells(msgspec.Struct, frozen=True):
         return self.number(column) if self.texts[column] else None
 
     def refuse(self, column: str, reason: str) -> str:
-        """Never returns: raises ObservationError with file, line, column and what is wrong with
-        it.
-        """
+        """Never returns: raises ObservationError with file, line, column and reason."""
         raise ObservationError(
             f"{self.file}, line {self.line}, column {column}: {self.texts[column][:40]!r} {reason}",
             file=self.file,
@@ -101,7 +98,7 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 class TracePod(msgspec.Struct, frozen=True):
-    """One pod of the trace; seconds of the trace, amounts as its columns have them."""
+    """One pod of the trace; seconds of the trace, amounts as in its columns."""
 
     name: str
     cpu_milli: int
@@ -117,7 +114,7 @@ class TracePod(msgspec.Struct, frozen=True):
 
 
 class TraceNode(msgspec.Struct, frozen=True):
-    """One node of the trace, amounts as its columns have them."""
+    """One node of the trace, amounts as in its columns."""
 
     name: str
     cpu_milli: int

@@ -1,8 +1,8 @@
-"""Claims of devices, and templates, with a part that cannot be read: their facts carry the other parts. Pure.
+"""Claims of devices, and templates, with an unreadable part: their facts carry the other parts. Pure.
 
-An unreadable request counts as the most that it may be given, of each class that it names. Without a readable class it counts
-for the driver of each vendor's cards, and so do requests that no message of the bus holds. So no claim whose requests are
-refused is free.
+An unreadable request counts as its largest possible allocation, of each class in it. Without a readable class it
+counts for the driver of each vendor's cards, and so do requests too large for a message of the bus. So no claim
+with refused requests is free.
 
 Source: docs/devices.md ("What counts in quotas").
 """
@@ -39,7 +39,7 @@ class _EitherSpec(msgspec.Struct):
 
 
 class _Parts(msgspec.Struct):
-    """The parts that are read. Opaque parameters are none: they may hold 160,000 values."""
+    """The decoded parts. Opaque parameters are skipped: they may hold 160,000 values."""
 
     metadata: msgspec.Raw = msgspec.Raw()
     spec: _EitherSpec | None = None
@@ -47,7 +47,7 @@ class _Parts(msgspec.Struct):
 
 
 class Loose(msgspec.Struct):
-    """A claim or a template of which nothing is expected."""
+    """A claim or a template without expectations."""
 
     metadata: Any = None
     spec: Any = None
@@ -92,7 +92,7 @@ def _loose(record: Record) -> dict[str, Any]:
 
 
 def _metadata(written: Any) -> dict[str, Any]:
-    """The fields of an object's metadata that can be read; of its labels and annotations the texts."""
+    """The readable fields of an object's metadata; of its labels and annotations the texts."""
     found = dict[str, Any]()
     for name, value in (written if isinstance(written, dict) else {}).items():
         if name in ("labels", "annotations") and isinstance(value, dict):
@@ -103,7 +103,7 @@ def _metadata(written: Any) -> dict[str, Any]:
 
 
 def _spec(written: Any) -> dict[str, Any] | None:
-    """``spec`` of a claim with a request that can be read for each of its requests."""
+    """``spec`` of a claim with a readable request for each of its requests."""
     if written is None:
         return None
     within = written.get("devices", {}) if isinstance(written, dict) else None
@@ -115,7 +115,7 @@ def _spec(written: Any) -> dict[str, Any] | None:
 
 
 def _most(written: Any) -> dict[str, Any]:
-    """The request that stands for an unreadable one."""
+    """The replacement of an unreadable request."""
     request = written if isinstance(written, dict) else {}
     name, several = request.get("name"), request.get("firstAvailable")
     asks = [request.get("exactly"), *(several if isinstance(several, list) else ())]
@@ -126,7 +126,7 @@ def _most(written: Any) -> dict[str, Any]:
 
 
 def _status(written: Any) -> Any:
-    """``status`` of a claim with those results that can be read; None where even that is unreadable."""
+    """``status`` of a claim with its readable results; None if the whole is unreadable."""
     if _fits(written, ClaimStatus | None):
         return written
     try:

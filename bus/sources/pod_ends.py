@@ -13,7 +13,7 @@ from bus.errors import TimestampError
 from bus.kube.watch import records
 from bus.sources.pod_objects import ContainerStatus, Spec, State, Status
 
-#: Most ends of containers, and most other stamps of evidence, that one fact carries.
+#: Most ends of containers, and most other stamps of evidence, in one fact.
 MOST_FINISHES = 64
 #: Why the kubelet's admission refuses a pod: whole reasons, and how families of them begin.
 REFUSALS = frozenset({
@@ -21,7 +21,7 @@ REFUSALS = frozenset({
     "PodFeatureUnsupported", "NodeShutdown",
 })  # fmt: skip
 REFUSAL_FAMILIES = ("OutOf", "Topology", "PodOS")
-#: Longest reason that is carried on.
+#: Longest reason in a fact.
 LONGEST_REASON = 63
 
 
@@ -64,9 +64,10 @@ def init_finished(spec: Spec, status: Status) -> str | None:
 
 
 def ran(status: Status) -> str:
-    """Which containers ran, by their own status.
+    """The containers started, by their own status.
 
-    `ContainerStatusUnknown` has no stamps. A kubelet that restarts writes it for containers of refused pods, which never ran.
+    `ContainerStatusUnknown` has no stamps. A kubelet that restarts writes it for containers of refused pods without
+    a start.
     """
     if any(map(_has_run, status.container_statuses or ())):
         return "regular"
@@ -91,7 +92,7 @@ def refusal(status: Status) -> str:
 
 
 def evidence(status: Status) -> Iterator[str]:
-    """Stamps that prove that the pod was there; other texts prove nothing, and stay in the cluster."""
+    """Stamps as proofs of the pod's existence; other texts prove nothing, and stay in the cluster."""
     for text in _evidence(status):
         if text:
             with suppress(TimestampError):

@@ -1,4 +1,4 @@
-"""What is decoded of a pod: no environment, arguments, mounts or messages.
+"""The decoded part of a pod: no environment, arguments, mounts or messages.
 
 Source: Kubernetes API reference, core/v1 Pod.
 """
@@ -23,7 +23,7 @@ class Resources(msgspec.Struct):
 
 
 class Container(msgspec.Struct, rename="camel"):
-    """What is decoded of a container: no command, arguments, environment or mounts."""
+    """The decoded part of a container: no command, arguments, environment or mounts."""
 
     name: str = ""
     image: str | None = None
@@ -54,7 +54,7 @@ class State(msgspec.Struct):
 
 
 class ContainerStatus(msgspec.Struct, rename="camel"):
-    """What is decoded of a container's status."""
+    """The decoded part of a container's status."""
 
     name: str = ""
     state: State | None = None
@@ -74,7 +74,7 @@ class Condition(msgspec.Struct, rename="camel"):
 
 
 class Spec(Placing, rename="camel"):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     node_name: str | None = None
     containers: list[Container] | None = None
@@ -86,7 +86,7 @@ class Spec(Placing, rename="camel"):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     phase: str | None = None
     reason: str | None = None
@@ -101,7 +101,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class Pod(msgspec.Struct):
-    """What is decoded of a pod."""
+    """The decoded part of a pod."""
 
     metadata: Metadata
     spec: Spec | None = None

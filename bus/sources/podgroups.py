@@ -1,4 +1,4 @@
-"""PodGroups of three APIs as facts, and which of them a pod names. Pure: one record in, one event out.
+"""PodGroups of three APIs as facts, and the group of a pod. Pure: one record in, one event out.
 
 A native PodGroup is read in whichever version is served. Tenants write all of it, so every text is bounded.
 
@@ -19,15 +19,16 @@ from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 
-#: Label and annotations of pods that name a PodGroup of their namespace, the first of them counts after the pod's own field.
+#: Label and annotations of pods with a PodGroup of their namespace. They count in this order, after the pod's own
+#: field.
 GROUP_LABELS = ("pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-group")
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 #: Koordinator's annotations begin so, of pods and of PodGroups.
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
-#: On PodGroups that Koordinator's scheduler made from such annotations of pods.
+#: On PodGroups made by Koordinator's scheduler from such annotations of pods.
 COPY = "PodGroupFromPodAnnotation"
 
-#: Longest number, mode or duration, and longest list of gangs, that is carried on.
+#: Longest number, mode or duration, and longest list of gangs, in a fact.
 LONGEST_WORD = 64
 LONGEST_GROUPS = 4 * 1024
 #: Longest key of a label, with its prefix.
@@ -61,7 +62,7 @@ class Constraints(msgspec.Struct):
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     scheduling_constraints: Constraints | None = None
     #: A word in ``v1alpha2``, an object with one key from ``v1beta1`` on.
@@ -73,13 +74,13 @@ class Spec(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     phase: str = ""
 
 
 class PodGroup(msgspec.Struct):
-    """What is decoded of a PodGroup."""
+    """The decoded part of a PodGroup."""
 
     metadata: Metadata
     spec: Spec | None = None
@@ -135,7 +136,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
 def gang_terms(
     named: str | None, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None
 ) -> GangTerms | None:
-    """The gang that a pod names by its field, a label or an annotation; None = none."""
+    """The gang named in a pod's field, label or annotation; None = none."""
     labels, noted = labels or {}, annotations or {}
     group = named or next((labels[key] for key in GROUP_LABELS if labels.get(key)), "")
     group = group or next((noted[key] for key in GROUP_ANNOTATIONS if noted.get(key)), "")

@@ -1,11 +1,11 @@
-"""Pods as facts: every observation that the ledger rests on. Pure: one record in, one event out.
+"""Pods as facts: the observations below the ledger. Pure: one record in, one event out.
 
-The hot path of Bursar: only listed fields are decoded, and what is charged travels as the API
-server wrote it, so that better rules need no new observation.
+The hot path of Bursar: only listed fields are decoded, and charged amounts travel as the API server wrote them, so
+better rules need no new observation.
 
-No pod is refused for its size, since a tenant chooses it: labels and annotations, resources and
-ends of containers have bounds of their own that leave room for the rest in a message. What was left
-out is among the fact's ``notes``.
+No pod is refused for its size, since a tenant chooses it: labels and annotations, resources and ends of containers
+have bounds of their own. Together they leave room for the rest in a message. Dropped parts are among the fact's
+``notes``.
 
 Source: Kubernetes API reference, core/v1 Pod; docs/accounting.md;
 docs/wrong-input.md.
@@ -44,12 +44,11 @@ from bus.sources.pod_objects import (
 from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS
 
-#: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
-#: rewritten.
+#: Longest quantity published as it was written; a longer one holds only zeros more, and is rewritten.
 LONGEST_QUANTITY = 32
 #: Most bytes of a pod's resources in its fact, as JSON; where they are more, they are folded.
 LARGEST_RESOURCES = 24 * 1024
-#: Longest phase that is carried on; Kubernetes has five words for it.
+#: Longest published phase; Kubernetes has five words for it.
 LONGEST_PHASE = 63
 
 _FINISHED = ("Succeeded", "Failed")
@@ -64,7 +63,7 @@ _NO_STATUS = Status()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
-    """``pod.observed``, or ``pod.vanished`` with the last state that the DELETED record carried.
+    """``pod.observed``, or ``pod.vanished`` with the last state from the DELETED record.
 
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
@@ -89,7 +88,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     finished, finished_cut = pod_ends.finished(spec, status) if is_finished else ((), False)
     is_stamped = metadata.deletion_grace_period_seconds == 0 and metadata.deletion_timestamp
     is_ended = is_finished or (records.is_delete(record) and not is_stamped)
-    # A finish before the bind proves that the node's clock is wrong: it records no end.
+    # A finish before the bind proves a wrong clock on the node: it records no end.
     bound = scheduled or metadata.creation_timestamp or ""
     is_recorded = bool(finished) and max(finished) >= bound
     evidence, evidence_cut = (
@@ -165,7 +164,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def host_ports(spec: Spec) -> Iterator[HostPort]:
-    """Ports of containers and of sidecars, which run beside them."""
+    """Ports of containers and of sidecars (they run beside them)."""
     for one in spec.containers or ():
         yield from one.ports or ()
     for one in spec.init_containers or ():
@@ -204,7 +203,7 @@ def _exits(status: Status) -> tuple[dict[str, int], int]:
 
 
 def bounded_resources(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]:
-    """``resources`` as they are written, whether they had to be folded, and whether that was not enough."""
+    """``resources`` as they are written, whether they were folded, and whether they are still too large."""
     whole = encoded_resources(resources)
     if len(bytes(whole)) <= LARGEST_RESOURCES:
         return whole, False, False
@@ -213,10 +212,10 @@ def bounded_resources(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]
 
 
 def folded(resources: PodResources) -> tuple[PodResources, bool]:
-    """``resources`` as one container that asks for the pod's effective request, so that it is charged the same.
+    """``resources`` as one container with the pod's effective request, for an equal charge.
 
-    What cannot be read stays unreadable. Where there are too many names, cores, memory and devices
-    are kept first; second whether any had to be left out.
+    Unreadable quantities stay unreadable. Of too many names, cores, memory and devices are kept first; the second
+    value: whether any was dropped. second whether any had to be left out.
     """
     request, unreadable = effective(resources)
     written = {name: f"{nano}n" for name, nano in request.items() if nano}
@@ -239,7 +238,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 def resources_of(spec: Spec, status: Status, infeasible: bool) -> PodResources:
-    """Everything that decides the charge. A container's status is found by its name."""
+    """Everything with an effect on the charge. A container's status is found by its name."""
     pod = spec.resources.requests if spec.resources else None
     return PodResources(
         containers=_containers(spec.containers, status.container_statuses),
@@ -273,7 +272,7 @@ def _container(container: Container, status: ContainerStatus | None) -> Containe
 
 
 def limits_of(spec: Spec, status: Status) -> PodResources:
-    """The limits in the place of requests; of a resize the larger of what is and what shall be."""
+    """The limits in the place of requests; during a resize the larger of current and requested."""
     return PodResources(
         containers=_limited(spec.containers, status.container_statuses),
         init_containers=_limited(spec.init_containers, status.init_container_statuses),
@@ -312,10 +311,10 @@ def _only_limited(quantities: Quantities | None) -> Quantities:
 
 
 def _written(quantities: Quantities | None) -> Quantities:
-    """The quantities as they were written; one that is too long is published shorter, with its value.
+    """The quantities as they were written; a too long one is published shorter, with its value.
 
-    The API server keeps leading zeros in any number, and with them a pod could grow beyond a
-    message and so out of the ledger. What is no quantity is cut, and stays none.
+    The API server keeps leading zeros in any number, and with them a pod could grow beyond a message and so out of
+    the ledger. Invalid quantities are cut, and stay invalid.
     """
     if not quantities:
         return {}

@@ -1,4 +1,4 @@
-"""Priority classes as facts: what number a name stands for. Pure: one record in, one event out.
+"""Priority classes as facts: the number of each name. Pure: one record in, one event out.
 
 Source: Kubernetes API reference, scheduling.k8s.io/v1 PriorityClass.
 """
@@ -15,7 +15,7 @@ from bus.kube.watch.records import Metadata, Record
 
 
 class PriorityClass(msgspec.Struct, rename="camel"):
-    """What is decoded of a priority class."""
+    """The decoded part of a priority class."""
 
     metadata: Metadata
     value: int = 0

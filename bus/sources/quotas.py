@@ -1,10 +1,10 @@
 """Quotas as facts: Bursar's own and Koordinator's. Pure: one record in, one event out.
 
-An object that cannot be used (it is older than a rule, or got past the webhook) is still an observation: it is published
-with its ``problem`` and without amounts, so that it is shown and never taken for unlimited.
+An unusable object (it is older than a rule, or got past the webhook) is still an observation: it is published with
+its ``problem`` and without amounts, so views show it, and it is never unlimited.
 
-Koordinator keeps what Kubernetes did not foresee in labels and annotations ``quota.scheduling.koordinator.sh/…``.
-Its built-in quotas have limits beyond 64 bits of milli-cores; these are cut, as Go's ``MilliValue`` does.
+Koordinator keeps its extensions of Kubernetes in labels and annotations ``quota.scheduling.koordinator.sh/…``. Its
+built-in quotas have limits beyond 64 bits of milli-cores; these are cut, as Go's ``MilliValue`` does.
 
 Source: docs/quotas.md; docs/wrong-input.md C.
 """
@@ -26,22 +26,22 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import LARGEST_BODY, Metadata, Record, TooLargeError
 
 PREFIX = "quota.scheduling.koordinator.sh/"
-#: The parent of quotas that name none; no object.
+#: The default parent of quotas; no object.
 ROOT = "koordinator-root-quota"
-#: Most namespaces, or keys, that one ElasticQuota may name.
+#: Most namespaces, or keys, of one ElasticQuota.
 MOST_NAMED = 1024
 
 _Texts = dict[str, str]
 
 
 class QuotaMetadata(Metadata, rename="camel"):
-    """What is decoded of a quota's metadata."""
+    """The decoded part of a quota's metadata."""
 
     generation: int = 0
 
 
 class Object(msgspec.Struct):
-    """What is decoded of a quota. Its spec is judged by its own model."""
+    """What is decoded of a quota. Its own model checks its spec."""
 
     metadata: QuotaMetadata
     spec: Any = None
@@ -140,7 +140,7 @@ def _business(found: Object) -> dict[str, Any]:
 
 
 def _named_parent(spec: Any) -> str:
-    """The parent of an unusable quota, where that much can be read: its place in the tree is shown."""
+    """The parent of an unusable quota, if that much is readable: its place in the tree is shown."""
     parent = spec.get("parentBizGroup") if isinstance(spec, dict) else None
     return parent if isinstance(parent, str) and rules.is_label(parent) else ""
 
@@ -155,7 +155,7 @@ def _amounts(found: dict[str, keys.Quantity], amount: Any, notes: list[str]) -> 
 
 
 def _selector(selector: LabelSelector | None) -> tuple[Requirement, ...]:
-    """All that a selector requires, in an order that its spelling does not change."""
+    """All requirements of a selector, in an order independent of its spelling."""
     if selector is None:
         return ()
     found = [Requirement(key, "In", (value,)) for key, value in selector.match_labels.items()]
@@ -231,7 +231,7 @@ def _resources(field: str, found: dict[str, str | int], notes: list[str]) -> dic
 
 
 def _is_beyond(quantity: str | int) -> bool:
-    """Whether it is a whole number that is only too large: Koordinator's way to say unlimited."""
+    """Whether it is a whole number above the limit: Koordinator's way to say unlimited."""
     text = str(quantity)
     return text.isascii() and text.isdigit() and len(text) <= len(str(keys.LARGEST))
 

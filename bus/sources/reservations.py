@@ -35,18 +35,18 @@ ORDER = "scheduling.koordinator.sh/reservation-order"
 #: Most bytes of a reservation's owners in its fact, as JSON, and of the whole before its labels and owners are left out.
 LARGEST_OWNERS = 8 * 1024
 LARGEST_FACT = 56 * 1024
-#: Longest duration, phase, policy, quantity or reason that is carried on; and longest message.
+#: Longest duration, phase, policy, quantity or reason in a fact; and longest message.
 LONGEST_WORD = 64
 LONGEST_MESSAGE = 256
 LONGEST_RESOURCE = 128
-#: Most conditions, amounts and current owners of a status that one fact carries.
+#: Most conditions, amounts and current owners of a status in one fact.
 MOST_CONDITIONS = 8
 MOST_AMOUNTS = 24
 MOST_OWNERS = 32
 
 #: No quantity of a template lies deeper.
 LEVELS = 8
-#: Whose values are quantities.
+#: Fields with quantities as values.
 _QUANTITIES = frozenset({"requests", "limits", "overhead"})
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -79,11 +79,11 @@ class Restricted(msgspec.Struct):
 
 
 class Taint(msgspec.Struct):
-    """An entry of ``spec.taints``, of which only matters that it is there."""
+    """An entry of ``spec.taints``; only its presence matters."""
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     #: The API server knows no types in it: :func:`_template` reads it.
     template: dict[str, Any] | None = None
@@ -116,7 +116,7 @@ class Current(msgspec.Struct):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     phase: str = ""
     node_name: str = ""
@@ -127,7 +127,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class Reservation(msgspec.Struct):
-    """What is decoded of a Reservation."""
+    """The decoded part of a Reservation."""
 
     metadata: Metadata
     spec: Spec | None = None
@@ -264,7 +264,7 @@ def _condition(one: WrittenCondition) -> ReservationCondition:
 def _amounts(written: Mapping[str, str] | None) -> dict[str, str] | None:
     if written is None:
         return None
-    # The order is that of names, so that two watchers say the same.
+    # The order is that of names, so two watchers publish the same.
     kept = sorted(written)[:MOST_AMOUNTS]
     return {name[:LONGEST_RESOURCE]: written[name][:LONGEST_WORD] for name in kept}
 

@@ -20,7 +20,7 @@ from bus.kube.watch.records import Metadata, Record, TooLargeError
 
 
 class TrainingRuntime(msgspec.Struct):
-    """What is decoded of a runtime. Of ``spec`` only what its pods request is published."""
+    """What is decoded of a runtime. Only the request of its pods is published of ``spec``."""
 
     metadata: Metadata
     spec: Any = None
@@ -29,8 +29,8 @@ class TrainingRuntime(msgspec.Struct):
 def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
     """``trainingruntime.observed`` or ``trainingruntime.vanished``. Raises MalformedJsonError or ObservationError.
 
-    One that cannot be read, or is too large for a message, is published without its template: a TrainJob of it asks for what
-    nobody knows.
+    A runtime unreadable, or too large for a message, is published without its template: a TrainJob of it has an
+    unknown demand.
     """
     runtime = records.decoded(record.object, TrainingRuntime)
     metadata = records.identified(runtime.metadata)

@@ -1,6 +1,6 @@
 """Scv objects as facts: the cards of a node. Pure: one record in, one event out.
 
-The daemon writes each object anew all the time; the source leaves out what says nothing new.
+The daemon writes each object anew all the time; the source skips versions without news.
 
 Source: Yoda-Scheduler, "SCV" (core.run-linux.com/v1).
 """
@@ -15,7 +15,7 @@ from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 
-#: Most cards of one node that are kept.
+#: Most cards of one node in a fact.
 MOST_CARDS = 64
 #: No card has so much of anything; sums and products of it stay numbers of 64 bits.
 LARGEST = 2**40
@@ -34,7 +34,7 @@ class Card(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     card_list: list[Card] | None = None
     card_number: int = 0
@@ -43,7 +43,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class Scv(msgspec.Struct):
-    """What is decoded of an Scv object."""
+    """The decoded part of an Scv object."""
 
     metadata: Metadata
     status: Status | None = None

@@ -14,12 +14,12 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 
 _PREFIX = "training.kubeflow.org/"
-#: Whose services are followed: a cluster's others say nothing that anybody asks for.
+#: Owners of the followed services: other services of a cluster are not needed.
 SELECTOR = f"{_PREFIX}job-name"
 
 
 class Service(msgspec.Struct):
-    """What is decoded of a Service."""
+    """The decoded part of a Service."""
 
     metadata: Metadata
 

@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StorageClass(msgspec.Struct, rename="camel"):
-    """What is decoded of a class: it has no ``spec``."""
+    """The decoded part of a class: it has no ``spec``."""
 
     metadata: Metadata
     provisioner: str = ""

@@ -1,6 +1,6 @@
-"""What a training job says of how it is run, as its fact has it. Pure.
+"""A training job's own description of its run, for its fact. Pure.
 
-The API server checks these objects by the schema of the operator that is installed, so a field of another type is possible:
+The API server checks these objects by the schema of the installed operator, so a field of another type is possible:
 then nothing is published of the whole, and the fact has a note.
 
 Source: Kubeflow training-operator v1, ``apis/kubeflow.org/v1``; docs/jobs.md.
@@ -28,9 +28,9 @@ from bus.events.workloads import (
 from bus.kube.watch import records
 from bus.kube.watch.records import Metadata
 
-#: The note of a job of which that could not be read.
+#: The note of a job with an unreadable description.
 UNREADABLE = "training_unreadable"
-#: Most replica types, conditions and resource names that one fact carries, and longest text of one.
+#: Most replica types, conditions and resource names in one fact, and longest text of one.
 MOST = 16
 LONGEST = 253
 _MILLI = 10**6
@@ -42,14 +42,14 @@ Quantities = Annotated[dict[Text, str | int | float | None], msgspec.Meta(max_le
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Where jobs of one kind name their replicas, the container that trains, and its port."""
+    """The fields of one kind of job for replicas, training container and port."""
 
     specs: str
     container: str
     port: str
 
 
-#: The kinds of which it is published.
+#: The kinds with this description.
 LAYOUTS = {
     "TFJob": Layout("tfReplicaSpecs", "tensorflow", "tfjob-port"),
     "PyTorchJob": Layout("pytorchReplicaSpecs", "pytorch", "pytorchjob-port"),
@@ -156,7 +156,7 @@ _ReplicaSpecs = Annotated[dict[Text, _Replicas | None], msgspec.Meta(max_length=
 
 
 def training_of(kind: str, metadata: Metadata, spec: Any, status: Any) -> Training | None:
-    """What a job of ``kind`` says; None of another kind, and where it cannot be read."""
+    """The description of a job of ``kind``; None for another kind, and for an unreadable job."""
     layout = LAYOUTS.get(kind)
     if layout is None or not isinstance(spec, Mapping):
         return None

@@ -1,6 +1,7 @@
 """PersistentVolumes as facts. Pure: one record in, one event out.
 
-Of what a volume is, only the driver and a digest of its handle are kept: attributes and secrets of drivers are never decoded.
+Of a volume's backend only the driver and a digest of its handle are published: attributes and secrets of drivers
+are never decoded.
 
 Source: Kubernetes API reference, core/v1 PersistentVolume.
 """
@@ -21,14 +22,14 @@ from bus.sources.claims import bytes_of, class_of, known_modes, named
 from bus.sources.constraints import LARGEST_CONSTRAINTS, Anything
 from bus.sources.sealed_users import sealed
 
-#: The labels of a volume that say where it is.
+#: The labels of a volume's location.
 ZONES = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
 )
-#: Plugins in the tree whose volumes are attached to nodes, by field.
+#: In-tree plugins with volumes attached to nodes, by field.
 _IN_TREE = {
     "aws_elastic_block_store": "kubernetes.io/aws-ebs",
     "azure_disk": "kubernetes.io/azure-disk",
@@ -42,14 +43,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Csi(msgspec.Struct, rename="camel"):
-    """What is decoded of ``spec.csi``."""
+    """The decoded part of ``spec.csi``."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
 class ClaimRef(msgspec.Struct):
-    """What is decoded of ``spec.claimRef``."""
+    """The decoded part of ``spec.claimRef``."""
 
     namespace: str = ""
     name: str = ""
@@ -63,7 +64,7 @@ class VolumeNodeAffinity(msgspec.Struct):
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """What is decoded of ``spec``."""
+    """The decoded part of ``spec``."""
 
     capacity: dict[str, str] | None = None
     access_modes: list[str] | None = None
@@ -81,13 +82,13 @@ class Spec(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """What is decoded of ``status``."""
+    """The decoded part of ``status``."""
 
     phase: str = ""
 
 
 class Volume(msgspec.Struct):
-    """What is decoded of a volume."""
+    """The decoded part of a volume."""
 
     metadata: Metadata
     spec: Spec | None = None
@@ -141,7 +142,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def _attached(spec: Spec) -> tuple[str, str]:
-    """What attaches a volume, and how that names it."""
+    """The attacher of a volume, and its name for the volume."""
     if spec.csi is not None:
         digest = hashlib.blake2b(spec.csi.volume_handle.encode(), digest_size=12)
         return named(spec.csi.driver), digest.hexdigest()

@@ -1,8 +1,8 @@
-"""Workloads as facts: the links of the owner chain, and what each asks for. Pure: one record in, one event out.
+"""Workloads as facts: the links of the owner chain, and the demand of each. Pure: one record in, one event out.
 
-The governed kinds differ here only by their entry in :mod:`bus.kube.kinds`, which items of a list do not carry; so each
-source says its own. Of a template only amounts and the labels of quotas leave: no environment, no arguments. Reading
-them costs as much as decoding the record, 35 us for two containers, and only workloads pay it.
+The governed kinds differ here only by their entry in :mod:`bus.kube.kinds`. Items of a list have no kind; so each
+source names its own. Of a template only amounts and the labels of quotas leave: no environment, no arguments.
+Reading them costs as much as decoding the record, 35 us for two containers, and only workloads pay it.
 
 Source: Kubernetes API reference, apps/v1 and batch/v1; docs/accounting.md (workload); docs/quotas.md.
 """
@@ -32,13 +32,13 @@ from bus.sources import training
 
 
 class WorkloadMetadata(Metadata, rename="camel"):
-    """What is decoded of a workload's metadata."""
+    """The decoded part of a workload's metadata."""
 
     generation: int = 0
 
 
 class Workload(msgspec.Struct):
-    """What is decoded of a workload. Of ``spec`` and ``status`` only the request is published."""
+    """The decoded part of a workload. Of ``spec`` and ``status`` only the request is published."""
 
     metadata: WorkloadMetadata
     spec: Any = None
@@ -48,7 +48,7 @@ class Workload(msgspec.Struct):
 def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     """``workload.observed`` or ``workload.vanished`` of one ``kind``.
 
-    An object whose demand cannot be read, or is too large for a message, is published with a note, as it is there.
+    An object with an unreadable demand, or one too large for a message, is published with a note, as it exists.
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
     workload = records.decoded(record.object, Workload)
@@ -71,7 +71,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     try:
         return _event(_observed(metadata, namespace, ask, run, labels, kind), record)
     except TooLargeError:
-        # Thousands of resource names: no API server of today schedules that, and nobody may hide by it.
+        # Thousands of resource names: no API server of today schedules that, and it must not hide a workload.
         return _event(_observed(metadata, namespace, None, None, labels, kind), record)
 
 
@@ -121,7 +121,7 @@ def _event(fact: WorkloadObserved | WorkloadVanished, record: Record) -> Event:
 
 
 def _ask(workload: Workload, kind: Kind) -> Ask | None:
-    """What it asks for; None where that cannot be read."""
+    """Its demand; None if it is unreadable."""
     metadata = workload.metadata
     about = {"labels": metadata.labels, "annotations": metadata.annotations}
     try:
