@@ -1,1 +1,3 @@
-"""The machinery under every projection: contract, fold of a batch, SQL store, runner, replay. Knows no question of its own."""
+"""The machinery of every projection: contract, fold of a batch, SQL store, runner, replay. Independent of any
+single projection.
+"""

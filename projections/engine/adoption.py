@@ -1,11 +1,12 @@
-"""What a ledger is to a program that did not write it last: an older one after a roll-back, a newer one after an upgrade.
+"""Takes over a ledger last written by another program version: an older one after a roll-back, a newer one after an
+upgrade.
 
-Two things may be behind without the checkpoint saying so. Parts that a newer program folded stay as they are while an older one,
-which does not know them, writes the rest. And events that an older program could not read (a type that it does not know, a newer
-version of one) are parked: the archive has their bytes, no row has what they say. So before this program goes on, the checkpoint
-is made to name only parts that this program knows, and of these none that takes such an event, now that it can be read. What
-is not named is filled from the archive (:mod:`projections.engine.fill`), beside a ledger that goes on. Until then the checkpoint
-names it with the last event in its rows, ``name=version@event``: answers are no newer.
+Two things may be behind an unchanged checkpoint. Parts folded by a newer program stay as they are while an older
+one, without them, writes the rest. And events unreadable to an older program (an unknown type, a newer version of
+one) are parked: the archive has their bytes, the rows lack their content. So before this program goes on, it
+rewrites the checkpoint to name only parts known to it, and none with such an event, now readable. Other parts are
+filled from the archive (:mod:`projections.engine.fill`), beside the growing ledger. Until then the checkpoint names
+it with the last event in its rows, ``name=version@event``: answers are no newer.
 
 Source: docs/operating.md, "Another version of Bursar".
 """
@@ -27,13 +28,13 @@ from projections.engine.reading import fact_in
 from projections.engine.store import LEDGER, Store, event_of_row
 from projections.engine.tables import checkpoints, events, parked
 
-#: How the reason begins for which an older program parked an event of a newer one.
+#: Prefix of an older program's reason to park an event of a newer one.
 _NEWER = (str(UnknownEventTypeError()), str(UnsupportedVersionError()))
 _AT_ONCE = 500
 
 
 def adopted(store: Store, model: Model) -> Checkpoint:
-    """The checkpoint, which names the parts of ``model`` that are current and no others. Nobody else may write the ledger."""
+    """The checkpoint with exactly the current parts of ``model``. No other process may write the ledger."""
     found = store.checkpoint(model.version)
     if found.sequence == 0:
         return found
@@ -54,9 +55,9 @@ def adopted(store: Store, model: Model) -> Checkpoint:
 
 
 def _marked(model: Model, found: Checkpoint, takers: set[str], before_late: int) -> str:
-    """The version that names current parts as they are, and the others with the last event in their rows.
+    """The version with current parts as they are, and the others with the last event in their rows.
 
-    ``takers``: parts that lack events after ``before_late``, which can be read by now.
+    ``takers``: parts without events after ``before_late``, readable by now.
     """
     written = dict(entry.partition("=")[::2] for entry in found.version.split(","))
     had = {part.name for part in model.current(found.version).parts}
@@ -74,20 +75,20 @@ def _marked(model: Model, found: Checkpoint, takers: set[str], before_late: int)
 
 
 def release(connection: sa.Connection) -> None:
-    """Delete the parked events that this program can read by now. The same transaction folds them into their projections."""
+    """Delete the parked events readable by now. The same transaction folds them into their projections."""
     for some in _groups([sequence for sequence, _ in _late(connection)]):
         connection.execute(parked.delete().where(parked.c.sequence.in_(some)))
 
 
 def _late(connection: sa.Connection) -> list[tuple[int, set[type[Fact]]]]:
-    """Events that were parked as newer and that this program reads: their sequences, and the facts in them."""
+    """Events parked as newer and now readable: their sequences, and the facts in them."""
     rows = connection.execute(sa.select(parked.c.sequence, parked.c.reason)).all()
     sequences = [sequence for sequence, reason in rows if reason.startswith(_NEWER)]
     return [one for some in _groups(sequences) for one in _readable(connection, some)]
 
 
 def _groups(sequences: Sequence[int]) -> list[Sequence[int]]:
-    """In parts that one query takes."""
+    """In parts small enough for one query."""
     return [sequences[n : n + _AT_ONCE] for n in range(0, len(sequences), _AT_ONCE)]
 
 

@@ -1,12 +1,15 @@
-"""ADAPTER: signed heads kept where nobody who can write the ledger takes them back: a bucket, ConfigMaps of a cluster, or a log.
+"""ADAPTER: signed heads kept out of reach of the ledger's writers: a bucket, ConfigMaps of a cluster, or a log.
 
-A head is an object of its own and replaces none. Who may write there may put rubbish there; it is named, and hides no head.
+A head is an object of its own and replaces none. A writer there may add invalid objects; they are named, and hide
+no head.
 
-- A bucket of an S3-compatible store: where the store locks objects, what was written over or deleted is still a version, and
-  is read, too. An object is named by its event and its content, so another head of the same event stands beside it.
-- ConfigMaps: immutable, and made by who may make and delete none. One of each day (UTC), so that a year's are few.
-- A transparency log has of a head its signature and the SHA-256 of what is signed. So it keeps none, but says which heads
-  there were: each must be one that the ledger has.
+- A bucket of an S3-compatible store: where the store locks objects, overwritten and deleted ones are still
+  versions, and are read, too. An object is named by its event and its content, so another head of the same event
+  stands beside it.
+- ConfigMaps: immutable, and made by a user without the right to delete. One of each day (UTC), so that a year's are
+  few.
+- A transparency log has a head's signature and the SHA-256 of its signed content. So it keeps none, but proves
+  their existence: the ledger must have each of them.
 
 Source: docs/history.md (the chain); Amazon S3 object lock; Kubernetes, "Immutable ConfigMaps"; Sigstore, Rekor.
 """
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from bus.transparency_log import TransparencyLog
 
 _NAME = re.compile(r"head-\d{12,}-[0-9a-f]{16}\.json")
-#: Objects that are read at a time.
+#: Objects read at a time.
 AT_ONCE = 8
 DAY_US = 86_400 * SECOND_US
 
@@ -43,15 +46,15 @@ Kept: TypeAlias = tuple[list[Head], list[str]]
 
 
 class Place(Protocol):
-    """Where heads are kept."""
+    """A place of heads."""
 
     def keep(self, head: Head) -> None:
-        """Keep a head. Raises BursarError with why that cannot be."""
+        """Keep a head. Raises BursarError with the reason."""
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-        """The heads there, and what is wrong with what is named as one. Raises BursarError.
+        """The heads there, and the faults of invalid ones. Raises BursarError.
 
-        ``known``: the ledger's own heads. ``keys``: by whom they must be signed, beside these.
+        ``known``: the ledger's own heads. ``keys``: their required signers, besides these.
         """
 
 
@@ -68,7 +71,7 @@ class Objects:
         bucket_of(self._address).put(name, line)
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-        """See :class:`Place`. Also what was written over or deleted since, and is there as a version."""
+        """See :class:`Place`. Overwritten and deleted objects count too, as versions."""
         bucket = bucket_of(self._address)
         places = [place for place in bucket.versions() if _NAME.fullmatch(place[0])]
         with ThreadPoolExecutor(AT_ONCE) as readers:
@@ -86,7 +89,7 @@ class DailyHeads:
         self._found, self._clock = found, clock or SystemClock()
 
     def keep(self, head: Head) -> None:
-        """See :class:`Place`. Raises LedgerError where the day's place holds what is no head of this ledger."""
+        """See :class:`Place`. Raises LedgerError if the day's place holds another text than a head of this ledger."""
         name = f"head-{format_stamp(self._clock.now_us())[:10]}"
         there = self._found.make(name, line_of(head).decode())
         if there is None:
@@ -122,7 +125,7 @@ class LoggedHeads:
             self._next_us = now_us + DAY_US
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-        """See :class:`Place`. A head that the log has and the ledger has not is one that somebody took out of the ledger."""
+        """See :class:`Place`. A head in the log but not in the ledger was removed from the ledger."""
         ours = {(one.public_key, one.signature): one for one in known}
         kept, wrong = [], []
         for key in sorted({one.public_key for one in known}.union(keys)):
@@ -141,7 +144,7 @@ class Anchor:
 
     def __init__(self, store: Store, place: Place) -> None:
         self._store, self._place = store, place
-        #: The event of the head that was put there last; 0 = none was yet.
+        #: The event of the last head put there; 0 = none was yet.
         self.kept = 0
 
     def keep(self) -> Head | None:
@@ -165,7 +168,7 @@ def kept_at(place: Place, known: Sequence[Head], keys: Collection[bytes]) -> Kep
 
 
 def _lines(found: Iterable[tuple[str, bytes]]) -> Kept:
-    """Lines that are named as heads, each with where it is."""
+    """Lines named as heads, each with its place."""
     kept, wrong = [], []
     for where, line in found:
         try:

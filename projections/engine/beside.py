@@ -1,12 +1,12 @@
-"""A place beside a live ledger for rows that are built from its archive.
+"""A place beside a live ledger for rows built from its archive.
 
-On SQLite it is a database file beside the ledger's (``….replay``, ``….fill``), on PostgreSQL a schema (``bursar_replay``,
-``bursar_fill``) that stands before the live one in the search path. What is not built anew, the archive, is found behind it:
-SQLite looks in an attached database for tables that the first one lacks, PostgreSQL in the next schema. So the same
+On SQLite it is a database file beside the ledger's (``….replay``, ``….fill``), on PostgreSQL a schema
+(``bursar_replay``, ``bursar_fill``) before the live one in the search path. The archive is not rebuilt and is found
+behind it: SQLite looks in an attached database for missing tables, PostgreSQL in the next schema. So the same
 folds, the same store and the same statements fill it, and no event is copied.
 
-A place that is ``kept`` survives the process: every transaction in it is whole, and the next process goes on from its
-checkpoint. PostgreSQL's tables are unlogged: its own crash empties rows and checkpoint together, which is a start over.
+A ``kept`` place survives the process: every transaction in it is whole, and the next process goes on from its
+checkpoint. PostgreSQL's tables are unlogged: a start over.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from projections.engine.tables import checkpoints, parked
 
 
 def over(path: Path, live: sa.Engine | None, *, is_kept: bool = False) -> sa.Engine:
-    """An engine that writes the SQLite database ``path`` and finds behind it what ``live`` holds, another one."""
+    """An engine with the SQLite database ``path`` for writing, and behind it the tables of ``live``, another one."""
     url = sa.URL.create("sqlite", database=str(path), query={"uri": "true"})
     made = engine(url.render_as_string())
 
     @sa.event.listens_for(made, "connect")
     def attach(connection: Any, _: Any) -> None:
         if not is_kept:
-            # What a power cut broke off starts over: no need to write each page twice, or to wait.
+            # An interrupted build after a power cut starts over: no need to write each page twice, or to wait.
             connection.execute("PRAGMA main.journal_mode = MEMORY")
             connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA cache_size = -128000")
@@ -44,7 +44,7 @@ def over(path: Path, live: sa.Engine | None, *, is_kept: bool = False) -> sa.Eng
 
 
 class Beside:
-    """The place ``name`` beside ``live``. ``is_kept``: what lies there is gone on with."""
+    """The place ``name`` beside ``live``. ``is_kept``: an existing build is continued."""
 
     def __init__(self, live: Store, name: str, *, is_kept: bool = False) -> None:
         self._live = live
@@ -58,7 +58,7 @@ class Beside:
         return f"bursar_{self._name}"
 
     def made(self, model: Model) -> Store:
-        """A store there that finds the live archive: an empty one, or the kept one."""
+        """A store there with the live archive behind it: an empty one, or the kept one."""
         built = (*model.tables, parked, checkpoints)
         if not self._is_kept:
             self.discard()
@@ -70,7 +70,7 @@ class Beside:
         return Store(made, archive=False)
 
     def discard(self) -> None:
-        """Delete what lies there, if there is anything."""
+        """Delete the place, if it exists."""
         if self._is_sqlite:
             path = self._path()
             for suffix in ("", "-wal", "-shm", "-journal"):
@@ -81,7 +81,7 @@ class Beside:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction on the live ledger that holds its write lock and sees this place as :attr:`schema`."""
+        """A transaction on the live ledger with its write lock, and with this place as :attr:`schema`."""
         if not self._is_sqlite:
             with self._live.engine.begin() as connection:
                 connection.exec_driver_sql("LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE")
@@ -106,7 +106,7 @@ class Beside:
             )
 
     def add(self, connection: sa.Connection, table: sa.Table) -> None:
-        """Add the rows of a table that the live one has not, in a transaction of :meth:`writing`."""
+        """Add the rows missing in the live table, in a transaction of :meth:`writing`."""
         names, key = ", ".join(table.columns.keys()), table.primary_key.columns.keys()[0]
         connection.exec_driver_sql(
             f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {self.schema}.{table.name}"

@@ -1,4 +1,4 @@
-"""What passes between folds and a database: the reader of stored rows, and the changes of a batch."""
+"""The interface between folds and a database: the reader of stored rows, and the changes of a batch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Columns = tuple[Any, ...]
 
 
 class RowReader(Protocol):
-    """Reads the rows that are stored and not in memory."""
+    """Reads stored rows missing in memory."""
 
     def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[Columns]:
-        """The rows of ``table`` whose primary keys are, or begin with, these, those that there are, in any order."""
+        """The existing rows of ``table`` with these primary keys, or with these as prefixes, in any order."""
         ...
 
     def select(
@@ -34,10 +34,10 @@ class RowReader(Protocol):
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """An event that could not be decoded or folded, and why.
+    """An event without decoding or fold, and the reason.
 
-    ``is_newer``: a newer version of what this program knows, so that it must stop. ``is_unknown``: of a type that it does not
-    know, as a newer program writes beside it or wrote before a roll-back: nothing that this one knows is less right without it.
+    ``is_newer``: a newer version of a known type, so this program must stop. ``is_unknown``: of an unknown type, as
+    a newer program writes beside it or wrote before a roll-back: the known parts stay right without it.
     """
 
     sequence: int
@@ -51,7 +51,7 @@ class Parked(msgspec.Struct, frozen=True):
 class Changes(msgspec.Struct):
     """The changes of a batch: whole rows by table, differences of sums, and parked events."""
 
-    #: (table, column, values): rows that are written anew or not at all
+    #: (table, column, values): rows written anew or not at all
     deletes: list[tuple[sa.Table, str, list[str]]] = []
     upserts: dict[sa.Table, list[Columns]] = {}
     restatements: list[Restatement] = []

@@ -1,4 +1,4 @@
-"""How far a ledger is in its history, and how it knows that it is still the same history.
+"""The position of a ledger in its history, and the proof of the same history.
 
 Sequence numbers are reused after a stream lost its tail, so a number alone is no proof: the checkpoint holds the digest of
 the event at its sequence and the chain over all before it.
@@ -34,9 +34,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def lacking(version: str) -> dict[str, int]:
-    """The parts of a checkpoint's ``version`` that are filled anew, with the last event in their rows; 0: it is unknown.
+    """The parts of a checkpoint's ``version`` being filled anew, with the last event in their rows; 0: it is
+    unknown.
 
-    Each has the form ``name=version@event``, which equals the version of no part.
+    Each has the form ``name=version@event``, different from the version of every part.
     """
     marks = (entry.rpartition("@") for entry in version.split(",") if "@" in entry)
     return {part.partition("=")[0]: int(event) for part, _, event in marks}
@@ -45,8 +46,9 @@ def lacking(version: str) -> dict[str, int]:
 async def confirm(checkpoint: Checkpoint, transport: Transport, sealed: int = 0) -> Checkpoint:
     """The checkpoint, bound to the stream it was found to belong to. The events up to ``sealed`` lie in segments.
 
-    Raises HistoryDivergedError naming what does not fit: the stream is shorter than the ledger, begins behind what is sealed, was
-    created anew, or has another event at the checkpoint. The caller stops; ``bursar recover`` brings both together.
+    Raises HistoryDivergedError with the difference: the stream is shorter than the ledger, begins after the sealed
+    part, was created anew, or has another event at the checkpoint. The caller stops; ``bursar recover`` brings both
+    together.
     """
     head = await transport.head()
     if checkpoint.sequence == 0:
@@ -100,5 +102,5 @@ def after(checkpoint: Checkpoint, events: list[Event], chain: bytes) -> Checkpoi
 
 
 def observed(before_us: int, events: Iterable[Event]) -> int:
-    """The newest observation time when ``events`` follow a history whose newest one is ``before_us``."""
+    """The newest observation time after ``events``, following a history with ``before_us`` as its newest."""
     return max(before_us, *(event.time_us for event in events))

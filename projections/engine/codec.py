@@ -2,11 +2,11 @@
 
 A row is a Struct. Each of its fields is kept in one place:
 
-- in the column of its name, or the one that ``names`` says: texts and integers as they are, booleans as 0 or 1, anything
+- in the column of its name, or the one from ``names``: texts and integers as they are, booleans as 0 or 1, anything
   else as JSON of its type;
-- with others in one column that ``packed`` names: a JSON array of these fields, NULL where all of them are None and
-  the column may be NULL;
-- of the field that ``spread`` names, itself a Struct, the same holds for each of its fields;
+- with others in one column from ``packed``: a JSON array of these fields, NULL where all of them are None and the
+  column may be NULL;
+- of the field in ``spread``, itself a Struct, the same applies to each of its fields;
 - nowhere, where ``known`` reads it from other columns.
 
 All other columns are only shown: ``shown`` computes them for people and queries, always the same ones in the same
@@ -65,7 +65,7 @@ class Codec(Generic[R]):
             del paths[spread]
             for field, kind in _types(self._inner).items():
                 types[field], paths[field] = kind, f"{spread}.{field}"
-        #: Fields of the struct that is spread.
+        #: Fields of the spread struct.
         self._within = frozenset(field for field, path in paths.items() if path != field)
         self._packed = [
             (column, _all_of(attrgetter, [paths[field] for field in fields]), fields,
@@ -101,16 +101,16 @@ class Codec(Generic[R]):
     def _reading(
         self, plain: list[str], places: Mapping[str, str], *, is_within: bool
     ) -> tuple[list[str], Callable[[Any], tuple[Any, ...]]]:
-        """The plain fields of the row, or of the struct that is spread, and what reads them from columns."""
+        """The plain fields of the row, or of the spread struct, and their reader from columns."""
         fields = [field for field in plain if (field in self._within) is is_within]
         return fields, self.reader(*(places[field] for field in fields))
 
     def reader(self, *names: str) -> Callable[[Any], tuple[Any, ...]]:
-        """What reads these columns out of all columns of the table."""
+        """Reader of these columns from all columns of the table."""
         return _all_of(itemgetter, [self._names.index(name) for name in names])
 
     def columns(self, row: R, **more: Any) -> tuple[Any, ...]:
-        """The row as columns in the table's order. ``more``: columns that do not follow from the row."""
+        """The row as columns in the table's order. ``more``: columns not derived from the row."""
         shown = self.shown(row)
         found = (
             *self._plain(row),
@@ -124,14 +124,14 @@ class Codec(Generic[R]):
         return columns
 
     def _order(self, shown: Named, more: Named) -> Callable[[Any], Any]:
-        """What brings all values of a row into the table's order; what is shown goes before what is plain."""
+        """Sorter of all values of a row into the table's order; shown values go before plain ones."""
         coded = [column for column, *_ in (*self._encoded, *self._packed)]
         at = {name: n for n, name in enumerate([*self._columns, *coded, *shown, *more])}
         made = self._orders[tuple(more)] = itemgetter(*(at[name] for name in self._names))
         return made
 
     def row(self, columns: tuple[Any, ...], **more: Any) -> R:
-        """The row that was stored as these columns. ``more``: fields that are kept elsewhere."""
+        """The row stored as these columns. ``more``: fields kept elsewhere."""
         if self._is_flat:
             return self._type(*self._outer(columns))
         fields = dict(zip(self._outer_fields, self._outer(columns), strict=True))
@@ -171,7 +171,7 @@ def _array(values: tuple[Any, ...], is_nullable: bool) -> str | None:
 
 
 def _all_of(getter: Any, places: list[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads a tuple of these places; ``itemgetter`` and ``attrgetter`` give a tuple from two on only."""
+    """Reader of a tuple of these places; ``itemgetter`` and ``attrgetter`` give a tuple from two on only."""
     if len(places) > 1:
         found: Callable[[Any], tuple[Any, ...]] = getter(*places)
         return found
@@ -180,7 +180,7 @@ def _all_of(getter: Any, places: list[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a value is a text, an integer or None: what a column holds as it is."""
+    """Whether a value is a text, an integer or None: stored in a column as it is."""
     if get_origin(kind) in (Union, UnionType):
         return all(map(_is_plain, get_args(kind)))
     return kind in (str, int, NoneType)

@@ -1,4 +1,4 @@
-"""How often a process that folds looks for garbage, and lets other threads go on."""
+"""Intervals of garbage collection, and of thread switches, in a folding process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: How long a thread that computes keeps the others waiting; Python's own is ten times as long.
+#: Longest turn of a computing thread while others wait; Python's own is ten times as long.
 SWITCH_SECONDS = 0.0005
 
 
@@ -24,7 +24,7 @@ def seldom_collecting() -> Iterator[None]:
 
 @contextmanager
 def often_switching() -> Iterator[None]:
-    """Shorter waits of the event loop for the thread that folds: a quarter more pods a second were bound on a busy machine."""
+    """Shorter waits of the event loop for the folding thread: a quarter more pods a second were bound on a busy machine."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:

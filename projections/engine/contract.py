@@ -1,12 +1,12 @@
-"""What a projection is: a name, a version, a table, and two pure functions.
+"""The contract of a projection: a name, a version, a table, and two pure functions.
 
 ``keys(fact, event)`` names the rows an event touches, ``fold(row, fact, event)`` gives the row after it. A fold is
-*total* and *set-like*: an unknown or repeated event gives the same row (the identical object, so that nothing is
-written), and the row depends on which events were folded, never on their order. So any arrival order, any batch size and any
-replay end in the same ledger.
+*total* and *set-like*: an unknown or repeated event gives the same row (the identical object, so no row is
+written), and the row depends on the set of folded events, never on their order. So any arrival order, any batch
+size and any replay end in the same ledger.
 
-What follows from several rows (the held segments of a pod follow from the pod, its namespace, its node and its owners)
-is a *derivation*: a pure function over rows, run again for what a change may have touched
+Rows computed from several rows (a pod's held segments from the pod, its namespace, its node and its owners) are a
+*derivation*: a pure function over rows, run again for possibly affected rows after a change
 (:mod:`projections.pod_runs`).
 
 Source: docs/architecture.md.
@@ -27,7 +27,7 @@ from projections.engine.codec import Codec
 #: Every table of the ledger is declared on this catalogue; the migrations are tested equal to it.
 METADATA = sa.MetaData()
 
-#: 64-bit integers under the one name that SQLite's STRICT tables accept.
+#: 64-bit integers under the one name valid in SQLite's STRICT tables.
 Integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 Key = tuple[str, ...]
@@ -36,7 +36,7 @@ Key = tuple[str, ...]
 def row_table(
     name: str, *columns: sa.Column[Any] | sa.Index, is_clustered: bool = False
 ) -> sa.Table:
-    """A table of rows: the columns given, and ``sequence``, the last event that touched the row.
+    """A table of rows: the columns given, and ``sequence``, the last event with an effect on the row.
 
     ``is_clustered``: SQLite keeps the rows in the order of their primary key, without a second copy of it.
     """
@@ -51,7 +51,7 @@ def row_table(
 
 
 def partial_index(name: str, *columns: str, where: str) -> sa.Index:
-    """An index of the rows for which a condition holds.
+    """An index of the rows under a condition.
 
     Its options for PostgreSQL are set when a table is made there: to declare them here would import that database's
     dialect with every question to a SQLite ledger.
@@ -69,7 +69,7 @@ def _set_conditions(metadata: sa.MetaData, connection: sa.Connection, **_: Any) 
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
-    """One question, answered by rows of one table.
+    """One question answered by rows of one table.
 
     ``version`` grows when the rows of the same history would differ: the table is then built anew from the archive.
     """
@@ -81,10 +81,10 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     keys: Callable[[Any, Any], Iterable[Key]]
     fold: Callable[[Any, Any, Any], Any]
     codec: Codec[Any]
-    #: A fact that says something of several rows as one part for each row; ``keys`` and ``fold`` take parts then.
+    #: Splits a fact about several rows into one part for each row; ``keys`` and ``fold`` take parts then.
     parts: Callable[[Any], Iterable[Any]] | None = None
 
     def touched(self, fact: Fact, event: Event) -> list[tuple[Key, Any]]:
-        """Every row that the fact touches, by key, and what to fold into it."""
+        """Every row in the fact by key, with its part of the fact."""
         parts = (fact,) if self.parts is None else self.parts(fact)
         return [(key, part) for part in parts for key in self.keys(part, event)]

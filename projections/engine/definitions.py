@@ -1,8 +1,8 @@
-"""Are the views and tables the ones that this program makes? A replaced view answers what its maker wants.
+"""Compares views and tables with this program's definitions. A replaced view can give any answer.
 
-SQLite keeps the text of a view, which is compared. PostgreSQL keeps a parsed form only, so the views are made once more as
-temporary ones, in a transaction that is rolled back, and the server's own words for both are compared. What a trigger does
-to rows is found by a replay, so triggers are not looked for.
+SQLite keeps the text of a view, compared here. PostgreSQL keeps a parsed form only, so the views are made once more
+as temporary ones, in a transaction that is rolled back, and the server's own words for both are compared. A replay
+finds the effects of triggers on rows, so triggers are not checked.
 
 Source: PostgreSQL documentation, "System Information Functions" (pg_get_viewdef) and "Row Security Policies".
 """
@@ -21,7 +21,7 @@ _MEND = "drop it, and the next start of `bursar up` makes it anew"
 
 
 def foreign(model: Model, store: Store) -> list[str]:
-    """What is wrong with each view or table that is not the one this program makes."""
+    """The difference of each view or table from this program's definition."""
     look = _sqlite if store.engine.dialect.name == "sqlite" else _postgres
     found = look(model.views, store)
     try:
@@ -50,7 +50,7 @@ def _postgres(views: Sequence[CreatedView], store: Store) -> Iterator[str]:
     url = store.engine.url.render_as_string(hide_password=False)
     made = engine(url)
     try:
-        # Temporary views need a transaction that may write; nothing of it is kept.
+        # Temporary views need a writable transaction; nothing of it is kept.
         with made.connect() as connection:
             yield from _odd_tables(connection)
             stored = _definitions(connection, views)
@@ -77,7 +77,7 @@ def _odd_tables(connection: sa.Connection) -> Iterator[str]:
 
 
 def _definitions(connection: sa.Connection, views: Sequence[CreatedView]) -> dict[str, str | None]:
-    """The server's words for each view that a question would find now."""
+    """The server's words for each view found by a question now."""
     query = "SELECT pg_get_viewdef(to_regclass(%s)) WHERE to_regclass(%s) IS NOT NULL"
     return {
         view.name: connection.exec_driver_sql(query, (view.name, view.name)).scalar()

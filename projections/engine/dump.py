@@ -1,13 +1,13 @@
-"""The ledger's rows in one order on every database: what digests and comparisons read.
+"""The ledger's rows in one order on every database: the input of digests and comparisons.
 
-Rows come sorted by primary key, texts by their UTF-8 bytes (SQLite's BINARY, PostgreSQL's collation "C"), a few thousand at
-a time, so that memory does not grow with the ledger. All reading happens in one read transaction, beside
-a writer that goes on.
+Rows come sorted by primary key, texts by their UTF-8 bytes (SQLite's BINARY, PostgreSQL's collation "C"), a few
+thousand at a time, so memory does not grow with the ledger. All reading happens in one read transaction, beside a
+writer that goes on.
 
-**The digest** is SHA-256 over every row table: a line with its name, then one line of JSON per row, integers and UTF-8 texts
-only. It leaves out the ``sequence`` columns, and nothing else: which event touched a row last depends on the order in which
-the events came (also in ``pod_lists``, where it says which event carries the uids), the rest is a function of their
-set. Archive, checkpoint and parked events are no part of it: the chain speaks for them.
+**The digest** is SHA-256 over every row table: a line with its name, then one line of JSON per row, integers and
+UTF-8 texts only. It leaves out the ``sequence`` columns, and nothing else: the last event of a row depends on the
+order of events (also in ``pod_lists``, the event with the uids), the rest is a function of their set. Archive,
+checkpoint and parked events are no part of it: the chain speaks for them.
 
 Source: docs/reliability.md (canonical dump).
 """
@@ -35,7 +35,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def snapshot(store: Store) -> Iterator[sa.Connection]:
-    """A connection that sees one moment of the ledger and blocks no writer."""
+    """A connection with one moment of the ledger. It blocks no writer."""
     url = store.engine.url
     if store.engine.dialect.name == "sqlite" and url.database in (None, "", ":memory:"):
         with store.engine.connect() as connection:
@@ -56,7 +56,7 @@ def stream(
     connection: sa.Connection, statement: str, parameters: Sequence[Any] = ()
 ) -> Iterator[list[tuple[Any, ...]]]:
     """The rows of a statement in the driver's words, in lists of at most :data:`PART`."""
-    # Begins SQLAlchemy's transaction, so that the driver's cursors read inside it.
+    # Begins SQLAlchemy's transaction: the driver's cursors read inside it.
     if not connection.in_transaction():
         connection.begin()
     if connection.dialect.name == "sqlite":
@@ -69,7 +69,7 @@ def stream(
         while rows := cursor.fetchmany(PART):
             yield rows
     finally:
-        # A reader that failed may end after its connection, which closed the cursor.
+        # A failed reader may end after its connection, with a closed cursor.
         if not connection.closed:
             cursor.close()
 

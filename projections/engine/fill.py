@@ -1,19 +1,20 @@
-"""Fills the rows of new or changed parts of a model from the archive, beside a ledger that goes on.
+"""Fills the rows of new or changed parts of a model from the archive, beside the growing ledger.
 
-A ledger's checkpoint says of which version each part is. The runner folds what is current; what is missing is filled from
-the first event on in a place of its own (:mod:`projections.engine.beside`), with its own checkpoint there, by the same
-folds. Parts that it needs and that are current are folded beside it once more, since a derivation follows rows as they
+A ledger's checkpoint has the version of each part. The runner folds the current ones; missing ones are filled from
+the first event on in a place of its own (:mod:`projections.engine.beside`), with its own checkpoint there, by the
+same folds. Current parts needed by them are folded beside it once more, since a derivation follows rows as they
 change. When it has reached the ledger's end, the runner's thread takes in the last events between two batches, and
-puts the rows in place and the versions into the checkpoint in one transaction: from then on all parts move together.
+puts the rows in place and the versions into the checkpoint in one transaction: from then on all parts move
+together.
 
-It can be broken off anywhere. The place keeps its checkpoint with the rows, so the next process goes on from there; a place
-that was filled by other rules, or from another archive, is emptied first. A crash after the last transaction leaves a
-place that nobody needs, which the next process discards.
+It can be broken off anywhere. The place keeps its checkpoint with the rows, so the next process continues from
+there; a place filled by other rules, or from another archive, is emptied first. A crash after the last transaction
+leaves a useless place. The next process discards it.
 
-**Until then the old rows stay.** They are whole as of the event at which the older program ended, and views go on to
-answer from them; ``bursar status`` names the parts that are being filled. Alternatives refused: views that answer nothing
-meanwhile take a working report away from everybody, and a column that says so in each of them changes views whose
-meaning may not change. Answers name these parts, with the last event in their rows (:mod:`projections.engine.adoption`).
+**Until then the old rows stay.** They are whole as of the older program's last event, and views still answer from
+them; ``bursar status`` names the parts being filled. Alternatives refused: empty views meanwhile would take a
+working report away, and a column with a warning would change views with a fixed meaning. Answers name these parts,
+with the last event in their rows (:mod:`projections.engine.adoption`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from projections.engine.segments.reading import with_links
 from projections.engine.store import IN_MEMORY, LEDGER, Store
 from projections.engine.tables import checkpoints, parked
 
-#: Events of one step: the ledger's write-ahead log is held no longer than that.
+#: Events of one step: a longer step would hold the ledger's write-ahead log.
 STEP = 5_000
 
 
@@ -50,7 +51,7 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Fill:
-    """The parts of ``model`` that ``live`` lacks, being filled. Not thread-safe."""
+    """The missing parts of ``model`` in ``live``, being filled. Not thread-safe."""
 
     def __init__(self, model: Model, live: Store) -> None:
         found = live.checkpoint(model.version)
@@ -87,7 +88,7 @@ class Fill:
         return Filled(names, self._rebuilt.checkpoint.sequence, self._until)
 
     def advance(self) -> bool:
-        """Fill one step more; whether so little is left that it can join."""
+        """Fill one step more; whether the rest is small enough to join."""
         with snapshot(self._live) as connection:
             self._rebuilt.advance(connection, most=STEP)
             self._until = live_checkpoint(connection).sequence
@@ -119,9 +120,10 @@ class Fill:
 
 
 async def fill_ledger(model: Model, live: Store, progress: Callable[[int, int], None]) -> None:
-    """Fill what a ledger lacks of ``model``. A cancellation waits for a step, and the next fill goes on from there.
+    """Fill the missing parts of ``model`` in a ledger. A cancellation waits for a step, and the next fill goes on
+    from there.
 
-    ``progress``: events that are filled, of so many. This process alone may write the ledger, and runs no runner.
+    ``progress``: filled events and their total. This process alone may write the ledger, and runs no runner.
     """
     with seldom_collecting():
         checkpoint = await whole(asyncio.to_thread(adopted, live, model))
@@ -138,6 +140,6 @@ async def fill_ledger(model: Model, live: Store, progress: Callable[[int, int], 
 
 
 def discard(live: Store) -> None:
-    """Delete what a crash after the last transaction left."""
+    """Delete the place left by a crash after the last transaction."""
     if live.engine.url.database not in IN_MEMORY:
         Beside(live, "fill").discard()

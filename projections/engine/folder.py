@@ -1,10 +1,10 @@
 """All folds of a model over one batch of events: rows in memory, changes out.
 
-A folder holds the rows that are in use (what is live, what a batch touches, the most recent of what ended) and asks a
-:class:`~projections.engine.changes.RowReader` for the rest. It knows no transaction and no projection: whoever calls
-:meth:`Folder.changes` stores what it returns, and the model says which rows there are. A batch may be taken in parts.
+A folder holds the rows in use (live ones, those of a batch, recently ended ones) and asks a
+:class:`~projections.engine.changes.RowReader` for the rest. It knows no transaction and no projection: the caller
+of :meth:`Folder.changes` stores its result, and the model defines the rows. A batch may be taken in parts.
 
-One event at a time is folded, and what follows is derived at once: rows do not depend on where batches end.
+One event at a time is folded, and its derived rows follow at once: rows do not depend on where batches end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from projections.engine.reading import fact_in
 from projections.engine.rows import Rows
 from projections.engine.sums import Restatement
 
-#: A row that a fact touches: its projection, its key, and what to fold into it.
+#: A row touched by a fact: its projection, its key, and its part of the fact.
 Touch = tuple[Projection, Key, Any]
 
 
@@ -53,7 +53,7 @@ class Folder:
                 self._followers[projection.name].append(derived)
 
     def open(self) -> None:
-        """Take in what is live. Call once before the first batch."""
+        """Load the live rows. Call once before the first batch."""
         for derived in self._derived:
             derived.open()
 
@@ -65,8 +65,8 @@ class Folder:
     def apply(self, events: Sequence[Event]) -> None:
         """Fold the next events of a batch. A poison event is parked and changes no row; the rest goes on.
 
-        Raises DamagedSegmentError and SegmentPlaceError where a fold asks for an earlier event that cannot be read. Then the
-        batch must not be stored.
+        Raises DamagedSegmentError and SegmentPlaceError if a fold needs an unreadable earlier event. Then the batch
+        must not be stored.
         """
         facts, parked = _facts(events)
         self._parked += parked
@@ -81,7 +81,7 @@ class Folder:
                 self._parked.append(refused(event, error))
 
     def changes(self) -> Changes:
-        """What the batch changed. The next batch begins."""
+        """The changes of the batch. The next batch begins."""
         restatements = [one for those in self._restatements.values() for one in those]
         found = Changes([], self._rows.changes(), restatements, self._parked)
         for derived in self._derived:
@@ -92,13 +92,13 @@ class Folder:
         return found
 
     def settle(self) -> None:
-        """Let go of rows that memory need not hold. Call when the last changes are stored."""
+        """Drop rows not needed in memory. Call when the last changes are stored."""
         self._rows.settle()
         for derived in self._derived:
             derived.settle()
 
     def _begin(self, facts: list[tuple[Event, Fact]]) -> list[list[Touch]]:
-        """Read what the facts will ask for; the rows that each touches."""
+        """Read the rows needed by the facts; returns the rows touched by each."""
         touched: list[list[Touch]] = []
         for derived in self._derived:
             derived.begin(facts)
@@ -133,7 +133,7 @@ class Folder:
             restatement.restate(before, after, sequence)
 
     def _sums(self) -> dict[str, list[Restatement]]:
-        """Differences to all sums, by the derivation that they sum over; none yet."""
+        """Differences to all sums, by their derivation; none yet."""
         found = defaultdict[str, list[Restatement]](list)
         for one in self.model.sums:
             found[one.of] += [Restatement(table, shares) for table, shares in one.tables]
@@ -141,7 +141,7 @@ class Folder:
 
 
 def _facts(events: Sequence[Event]) -> tuple[list[tuple[Event, Fact]], list[Parked]]:
-    """Each fact with its event, an event that says several under an event for each; and what cannot be read."""
+    """Each fact with its event, an event with several facts under an event for each; and the unreadable events."""
     facts: list[tuple[Event, Fact]] = []
     parked: list[Parked] = []
     for event in events:

@@ -1,10 +1,10 @@
-"""Signed heads of the history: what a copy that is kept elsewhere proves.
+"""Signed heads of the history: the proof against a copy kept elsewhere.
 
-A head is (sequence, chain value there), signed with ed25519. Whoever can change the database can compute a new chain for a
-changed archive, but not a signature, and not the heads that lie elsewhere already. So heads go to the table ``heads`` and to
-a file of one JSON line each, which belongs on another disk or with another party.
+A head is (sequence, chain value there), signed with ed25519. A writer of the database can compute a new chain for a
+changed archive, but not a signature, and not the heads already elsewhere. So heads go to the table ``heads`` and to
+a file of one JSON line each. The file belongs on another disk or with another party.
 
-The private key lies in a file of its own that only its owner may read.
+The private key is in a file of its own, readable by its owner alone.
 
 Source: docs/architecture.md; docs/reliability.md; RFC 8032.
 """
@@ -67,9 +67,10 @@ _line = msgspec.json.Decoder(_Line)
 
 
 class Signer:
-    """Signs heads with the key in ``path``, which is made, readable by its owner only, if it is not there.
+    """Signs heads with the key in ``path``. A missing key is made, readable by its owner only.
 
-    Raises LedgerError when the file is no key of ours or others may read it. The group of a file that root gave us may.
+    Raises LedgerError for an invalid key file, or one readable by others. The group of a root-owned file may read
+    it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,12 +88,12 @@ class Signer:
         return self._key.sign(_SEAL_CONTEXT + digest)
 
     def signature(self, content: bytes) -> bytes:
-        """The signature of what begins with a context of its own, so that it is taken for nothing else that is signed."""
+        """The signature of a content with a context of its own as prefix, so it is valid for no other signed content."""
         return self._key.sign(content)
 
 
 class HeadKeeper:
-    """Signs the ledger's head now and then, and writes it to the table and, where one is given, to a file.
+    """Signs the ledger's head at intervals, and writes it to the table and, if given, to a file.
 
     :meth:`committed` is made to be the runner's ``committed``: it costs nothing for most batches.
     """
@@ -105,7 +106,7 @@ class HeadKeeper:
 
     @property
     def public_key(self) -> bytes:
-        """Whose heads these are."""
+        """The signer of these heads."""
         return self._signer.public_key
 
     def pinned(self) -> bytes:
@@ -127,7 +128,7 @@ class HeadKeeper:
             return None
         head = self._signer.sign(checkpoint.sequence, checkpoint.chain)
         with self._store.engine.begin() as connection:
-            # The first head of an event stays: the first of all names the key that counts.
+            # The first head of an event stays: the first of all names the valid key.
             known = sa.select(heads.c.sequence).where(heads.c.sequence == head.sequence)
             if connection.execute(known).first() is None:
                 writer(connection.dialect.name).insert(
@@ -154,7 +155,7 @@ def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:
 
 
 def is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
-    """Whether ``signature`` is that of ``content`` by the holder of the key; False for what is no key."""
+    """Whether ``signature`` is the key holder's for ``content``; False for an invalid key."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
     except (InvalidSignature, ValueError):
@@ -163,7 +164,7 @@ def is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
 
 
 def append(path: Path, head: Head) -> None:
-    """Add a head to a file, flushed to disk. What a crash left of a last line is cut back first.
+    """Add a head to a file, flushed to disk. An incomplete last line after a crash is cut back first.
 
     A head is one line and one write: killed anywhere, this leaves all heads before it, and at most a part of a line.
     """
@@ -192,10 +193,10 @@ def _whole_lines(file: BinaryIO) -> int:
 
 
 def read_heads(path: Path) -> Iterator[Head]:
-    """The heads of a file, as they stand there. A line that a crash cut off is left out: the last one, and one that an
-    earlier version went on writing behind.
+    """The heads of a file, as they are there. A line cut off by a crash is left out: the last one, and one
+    continued by an earlier version.
 
-    Raises LedgerError naming the line that is no head.
+    Raises LedgerError with the invalid line.
     """
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
@@ -216,14 +217,14 @@ def line_of(head: Head) -> bytes:
 
 
 def read_line(line: bytes) -> Head:
-    """The head that a line is. Raises ValueError."""
+    """The head on a line. Raises ValueError."""
     read = _line.decode(line)
     texts = (read.chain, read.signature, read.public_key)
     return Head(read.sequence, *(bytes.fromhex(text) for text in texts))
 
 
 def signed_content(head: Head) -> bytes:
-    """What the signature of a head is of."""
+    """The content signed for a head."""
     return _signed_content(head.sequence, head.chain)
 
 
@@ -235,7 +236,7 @@ def _read_or_make(path: Path) -> bytes:
     if not path.exists():
         _make(path)
     found = path.stat()
-    # A mounted Secret belongs to root, and to a group that is the pod's alone (``fsGroup``).
+    # A mounted Secret belongs to root, and to the pod's own group (``fsGroup``).
     is_mounted = found.st_uid == 0 != os.geteuid()
     if found.st_mode & (0o037 if is_mounted else 0o077):
         raise LedgerError(

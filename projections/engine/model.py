@@ -1,10 +1,10 @@
 """The model of a ledger: its projections, its derivations, its sums and its views. The engine knows nothing else of them.
 
-A *derivation* keeps rows that follow from several others. Its contract is what it **opens** (rows that it needs in
-memory before the first event), **takes** (facts of its own), **follows** (changed rows of projections) and **changes**
-(rows of its own tables, and through them sums). Inside a batch the order is: :meth:`Derived.begin` once for each part, then for
-each event first :meth:`Derived.apply`, then the folds of the projections, and for each row that changed :meth:`Derived.check` by
-all derivations before any :meth:`Derived.follow`.
+A *derivation* keeps rows computed from several others. Its contract is what it **opens** (rows needed in memory
+before the first event), **takes** (facts of its own), **follows** (changed rows of projections) and **changes**
+(rows of its own tables, and through them sums). Inside a batch the order is: :meth:`Derived.begin` once for each
+part, then for each event first :meth:`Derived.apply`, then the folds of the projections, and for each changed row
+:meth:`Derived.check` by all derivations before any :meth:`Derived.follow`.
 
 One model is a value: ``projections.catalogue.MODEL``. A test may make another one.
 """
@@ -34,32 +34,32 @@ class Derived(Protocol):
     """The rows of one derivation inside one folder. Not thread-safe."""
 
     def open(self) -> None:
-        """Read what is needed before the first event."""
+        """Read the rows needed before the first event."""
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
-        """A part of a batch comes. Read, in few questions, what its facts will ask for."""
+        """A part of a batch comes. Read the rows for its facts, in few queries."""
 
     def apply(self, event: Event, fact: Fact) -> None:
-        """Take a fact of the types that are declared. What it raises parks the event."""
+        """Apply a fact of the declared types. An error parks the event."""
 
     def check(self, row: Any) -> None:
-        """Raise where ``row``, of a projection that is followed, cannot be: its event is parked, the row stays as it was."""
+        """Raise for an impossible ``row`` of a followed projection: its event is parked, the row stays as it was."""
 
     def follow(self, before: Any, after: Any, sequence: int) -> None:
-        """A row of a projection that is followed changed. ``before`` is None for a new one."""
+        """A row of a followed projection changed. ``before`` is None for a new one."""
 
     def changes(self) -> Changes:
-        """What the batch changed: upserts and deletes of the derivation's own tables. The next batch begins."""
+        """The changes of the batch: upserts and deletes of the derivation's own tables. The next batch begins."""
 
     def settle(self) -> None:
-        """The changes are stored: let go of what memory need not hold."""
+        """The changes are stored: drop rows not needed in memory."""
 
 
 class Derivation(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that follow from others. ``begin`` makes its state over the rows of a folder.
+    """Rows computed from others. ``begin`` makes its state over the rows of a folder.
 
-    ``facts`` are the types that it takes, ``follows`` the projections whose changed rows it is told of, ``reads`` those whose
-    rows it asks for besides. ``version`` grows when the rows of the same history would differ.
+    ``facts`` are its own fact types, ``follows`` the projections with changed rows for it, ``reads`` those it also
+    reads. ``version`` grows when the rows of the same history would differ.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Derivation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the rows of the derivation ``of``: each table with what one row adds to it."""
+    """Sums over the rows of the derivation ``of``: each table with the share of one row."""
 
     name: str
     version: int
@@ -81,38 +81,38 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedView(Protocol):
-    """A view that people ask."""
+    """A view for users."""
 
     @property
     def name(self) -> str:
         """Its name."""
 
     def created(self, dialect: str) -> str:
-        """The statement that makes it."""
+        """The statement to create it."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a ledger keeps of a history. ``derivations`` in the order in which they take and follow."""
+    """All rows of a ledger about a history. ``derivations`` in the order of apply and follow."""
 
     projections: tuple[Projection, ...]
     derivations: tuple[Derivation, ...]
     sums: tuple[Sum, ...]
-    #: Tables whose rows are a function of the history, in the order of the digest.
+    #: Tables computed from the history alone, in the order of the digest.
     tables: tuple[sa.Table, ...]
     views: tuple[CreatedView, ...]
 
     @property
     def version(self) -> str:
-        """The version of each part by its name: what a ledger says of the rows that it holds."""
+        """The version of each part by its name: the ledger's description of its rows."""
         return ",".join(f"{part.name}={part.version}" for part in self.parts)
 
     @property
     def parts(self) -> tuple[Projection | Derivation | Sum, ...]:
-        """Everything that has a version of its own, each after those that it needs."""
+        """Every part with a version of its own, each after the parts it needs."""
         return (*self.projections, *self.derivations, *self.sums)
 
     def needs(self, part: Projection | Derivation | Sum) -> set[str]:
-        """The names of the parts without whose rows ``part`` cannot be folded."""
+        """The names of the parts needed to fold ``part``."""
         if isinstance(part, Sum):
             return {part.of}
         if isinstance(part, Derivation):
@@ -120,7 +120,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         return set()
 
     def current(self, version: str) -> Model:
-        """The parts whose rows a ledger of ``version`` has, and those that they need have not changed."""
+        """The parts with rows in a ledger of ``version``, if their needed parts are unchanged."""
         known = set(version.split(","))
         found: set[str] = set()
         for part in self.parts:
@@ -129,12 +129,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         return self.only(found)
 
     def missing(self, version: str) -> Model:
-        """The parts whose rows a ledger of ``version`` has not."""
+        """The parts without rows in a ledger of ``version``."""
         there = {part.name for part in self.current(version).parts}
         return self.only({part.name for part in self.parts} - there)
 
     def with_needs(self, part: Model) -> Model:
-        """``part`` of this model with all that its parts need."""
+        """``part`` of this model with all parts it needs."""
         found = {one.name for one in part.parts}
         for one in reversed(self.parts):
             if one.name in found:

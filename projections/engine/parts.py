@@ -1,11 +1,11 @@
-"""The contract of every part of a state that a snapshot holds: named fields out, named fields in. Pure.
+"""The contract of every part of a state in a snapshot: named fields out, named fields in. Pure.
 
-A part is folded from the history, so a snapshot of it at a sequence is as good as the events up to there. ``Saved`` names the
-attributes that a snapshot holds, with their types; what follows from those is made anew. Fields are plain values and structs:
-a snapshot is data, and reading one runs nothing that is in it.
+A part is folded from the history, so a snapshot at a sequence equals the events up to there. ``Saved`` lists the
+attributes in a snapshot, with their types; values computed from those are made anew. Fields are plain values and
+structs: a snapshot is data, and reading one executes no code from it.
 
-:func:`shape` writes down every name and type below a part. The version of a snapshot is made of it, so a part of another
-shape has another version, and nobody can forget that.
+:func:`shape` writes down every name and type below a part. The version of a snapshot contains it, so a part of
+another shape always has another version.
 
 Source: docs/architecture.md (snapshots).
 """
@@ -47,20 +47,22 @@ class SavedDecision(msgspec.Struct, frozen=True):
 
 
 class Part:
-    """A part of a state. A new one that took :meth:`restore` is like the one that gave :meth:`saved`."""
+    """A part of a state. A new one after :meth:`restore` equals the source of :meth:`saved`."""
 
-    #: The attributes that a snapshot holds.
+    #: The attributes in a snapshot.
     Saved: ClassVar[type[msgspec.Struct]]
     #: The other attributes: they follow from the saved ones, or belong to a process and not to the history.
     derived: ClassVar[frozenset[str]] = frozenset()
 
     def saved(self) -> Any:
-        """What a snapshot holds. It shares values with the part: encode it before the next event."""
+        """The content of a snapshot. It shares values with the part: encode it before the next event."""
         fields = self.Saved.__struct_fields__
         return self.Saved(**{name: _saved(getattr(self, name)) for name in fields})
 
     def restore(self, saved: Any) -> None:
-        """Become what was saved. ``saved`` was decoded for this part alone. Raises ValueError or KeyError where it is wrong."""
+        """Load the saved values. ``saved`` was decoded for this part alone. Raises ValueError or KeyError for
+        invalid ones.
+        """
         for name in vars(self).keys() & saved.__struct_fields__:
             _put(self, name, getattr(saved, name))
 
@@ -81,7 +83,7 @@ def _one(value: Any) -> Any:
 
 
 def _put(part: Part, name: str, value: Any) -> None:
-    """Set an attribute. Others may hold a collection, so that is filled in its place."""
+    """Set an attribute. Other objects may hold a collection, so it is filled in its place."""
     known = getattr(part, name)
     if isinstance(known, Part):
         known.restore(value)
@@ -103,9 +105,11 @@ def _first(values: Iterable[Any]) -> Any:
 
 @cache
 def shape(*types: type[Any]) -> str:
-    """Every name and type below ``types``, which are structs, as text: another text means that one cannot be read as the other.
+    """Every name and type below ``types``, a sequence of structs, as text: different texts mean unreadable for each
+    other.
 
-    Annotations are not evaluated, which every question to the ledger would wait for: only the names in them are looked up.
+    Annotations are not evaluated, as every question to the ledger would wait for it: only the names in them are
+    looked up.
     """
     found: dict[type[Any], str] = {}
     waiting = deque(types)
@@ -120,7 +124,7 @@ def shape(*types: type[Any]) -> str:
 
 
 def _annotated(struct: type[Any], below: deque[type[Any]]) -> Iterator[tuple[str, str]]:
-    """The text of each annotation, later ones over earlier ones; the structs that they name are put into ``below``."""
+    """The text of each annotation, later ones over earlier ones; their structs are added to ``below``."""
     for one in reversed(struct.__mro__):
         names = vars(sys.modules[one.__module__])
         for name, annotation in vars(one).get("__annotations__", {}).items():
@@ -131,7 +135,7 @@ def _annotated(struct: type[Any], below: deque[type[Any]]) -> Iterator[tuple[str
 
 
 def _meant(values: Iterable[Any], below: deque[type[Any]]) -> Iterator[str]:
-    """What the aliases among the values of names stand for."""
+    """The targets of aliases among the values of names."""
     for value in values:
         if hasattr(value, "__struct_fields__"):
             below.append(value)

@@ -1,12 +1,13 @@
 """ADAPTER: the ledger as it was after an earlier event, in a database file of its own.
 
-Rows are folded from the archive by the same folds as ever, from the first event up to that one, and kept. The next question
-as of that event opens the file; one as of a later event goes on from a copy of the nearest earlier one. So the first question
-costs as many events as lie before it, a later one those in between.
+Rows are folded from the archive by the same folds as ever, from the first event up to that one, and kept. The next
+question as of that event opens the file; So the first question costs all events before it, a later one those in
+between. So the first question costs as many events as lie before it, a later one those in between.
 
-A file is named by the rules and the schema, the event and the chain's value there: another history, or other rules, have other
-files. It is made under another name and put in place whole, so that a process that dies leaves nothing that is read. Of SQLite the
-file holds rows alone, and the archive is read from the live ledger up to the event; of PostgreSQL it holds the archive, too.
+A file is named by the rules and the schema, the event and the chain's value there: another history, or other rules,
+have other files. It is made under another name and put in place whole, so a killed process leaves no readable file.
+Of SQLite the file holds rows alone, and the archive is read from the live ledger up to the event; of PostgreSQL it
+holds the archive, too.
 
 Source: docs/operating.md.
 """
@@ -45,13 +46,13 @@ from projections.engine.segments.reading import (
 from projections.engine.store import Store, engine, readable_uri
 from projections.engine.tables import checkpoints, events, heads, parked, segments, snapshots
 
-#: Files that are kept, those that were asked for last.
+#: Number of kept files, the last used ones.
 KEPT = 8
-#: The part of the disk that is left to the ledger and the bus.
+#: The share of the disk reserved for the ledger and the bus.
 LEFT = 0.1
-#: What a process that died left behind is deleted after this.
+#: Age until files of a dead process are deleted.
 STALE_SECONDS = 3_600
-#: What of the live ledger is shown up to the event.
+#: Tables of the live ledger, shown up to the event.
 _SHOWN = (events, heads, segments, snapshots)
 
 
@@ -65,8 +66,8 @@ def past_rows(
 ) -> Path:
     """The file with the rows of ``live`` as they were after the event ``sequence``, made if it is not kept in ``folder``.
 
-    Raises LedgerError where there is no such event, where the archive has a gap or is not what its chain says, or where the file
-    could take the room that is left to the ledger.
+    Raises LedgerError for a missing event, for an archive with a gap or a broken chain, or for a file larger than
+    the room reserved for the ledger allows.
     """
     store = Store(live)
     with snapshot(store) as connection:
@@ -88,16 +89,16 @@ def past_rows(
 
 
 def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]) -> sa.Engine:
-    """An engine that reads such a file, and what lies behind it of ``live`` up to the event ``sequence``.
+    """An engine with such a file, and behind it ``live`` up to the event ``sequence``.
 
-    ``views``: statements that make temporary views.
+    ``views``: statements for temporary views.
     """
     made = engine(f"sqlite:///{path}", read_only=True)
     is_file = live.dialect.name == "sqlite"
 
     @sa.event.listens_for(made, "connect")
     def attach(connection: Any, _: Any) -> None:
-        # Who sets it later would lose the views.
+        # A later setting would lose the views.
         connection.execute("PRAGMA temp_store = MEMORY")
         if is_file:
             driver = made.dialect.loaded_dbapi
@@ -117,11 +118,11 @@ def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]
 
 
 def sequence_before(connection: sa.Connection, moment_us: int) -> int:
-    """The last event that was published by ``moment_us``; 0 where none was. Reads the whole archive.
+    """The last event published by ``moment_us``; 0 without one. Reads the whole archive.
 
-    The ticks of the clock say when: the moment lies where the fewest of them are out of place, later ones before it or earlier ones
-    behind it, so that a clock that was wrong for a while moves nothing. Of the events between two ticks those count that stand
-    before the first that was observed later.
+    The ticks of the clock say when: the moment lies where the fewest of them are out of place, later ones before it
+    or earlier ones after it, so a temporarily wrong clock moves nothing. Of the events between two ticks those
+    before the first one observed later count.
     """
     select = selecting(connection)
     first, until, out, fewest = 1, live_checkpoint(connection).sequence, 0, 0
@@ -203,7 +204,7 @@ def _chain(connection: sa.Connection, sequence: int) -> bytes:
 
 
 def _rules(model: Model, connection: sa.Connection) -> str:
-    """What tells rules and tables from others, in short."""
+    """A short identifier of rules and tables."""
     schema = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return hashlib.sha256(f"{model.version} {schema}".encode()).hexdigest()[:12]
 
@@ -218,7 +219,7 @@ def _nearest(model: Model, connection: sa.Connection, folder: Path, sequence: in
 
 
 def _tidy(folder: Path, used: Path) -> None:
-    """Delete what was not asked for lately, and what a process that died left behind."""
+    """Delete unused files, and files of a dead process."""
     kept = sorted(_dated(folder, "*.db"), reverse=True)[KEPT:]
     stale = SystemClock().now_us() / SECOND_US - STALE_SECONDS
     left = [one for one in _dated(folder, "*.db.*.new") if one[0] < stale]
@@ -228,7 +229,7 @@ def _tidy(folder: Path, used: Path) -> None:
 
 
 def _size(connection: sa.Connection) -> int:
-    """The bytes of the live ledger: the rows of a moment that is past have fewer."""
+    """The bytes of the live ledger: the rows of a past moment have fewer."""
     if connection.dialect.name != "sqlite":
         return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())  # fmt: skip
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
@@ -236,7 +237,7 @@ def _size(connection: sa.Connection) -> int:
 
 
 def _make_room(folder: Path, size: int) -> None:
-    """Delete kept rows, those first that were asked for longest ago, until a file of this size leaves enough of the disk."""
+    """Delete kept rows, the longest unused ones first, until a file of this size leaves enough of the disk."""
     for path in [*(path for _, path in sorted(_dated(folder, "*.db"))), None]:
         disk = shutil.disk_usage(folder)
         if disk.free - size >= disk.total * LEFT:

@@ -1,10 +1,10 @@
-"""The fact in an event, if every database of a ledger can hold it.
+"""The fact in an event, if every database of a ledger can store it.
 
-What one database refuses would fail the transaction of its batch, and that of every later start as well. So it is parked,
-like what cannot be read, and by the same rules on every database: no NUL in texts (PostgreSQL), integers of 64 bits (both),
-and texts of at most :data:`LONGEST_TEXT` bytes wherever they may become part of a key. Free text may be longer.
+A value refused by one database would fail the transaction of its batch, and of every later start as well. So it is
+parked, like unreadable events, and by the same rules on every database: no NUL in texts (PostgreSQL), integers of
+64 bits (both), and texts of at most :data:`LONGEST_TEXT` bytes in possible parts of a key. Free text may be longer.
 
-The rules ask for nothing that a Kubernetes API server writes: its names have at most 253 characters, its labels 63.
+A Kubernetes API server always meets the rules: its names have at most 253 characters, its labels 63.
 
 Source: PostgreSQL documentation, "Limits" and "B-Tree indexes" (an entry takes at most a third of a page).
 """
@@ -21,11 +21,11 @@ from bus.errors import EnvelopeError
 from bus.events import VOCABULARY
 from bus.events.vocabulary import Fact, read
 
-#: Most UTF-8 bytes of a text that may become part of a key. The widest key has six of them, a cluster and an integer, and
+#: Most UTF-8 bytes of a text usable in a key. The widest key has six of them, a cluster and an integer, and
 #: PostgreSQL takes 2,704 bytes.
 LONGEST_TEXT = 400
 
-#: Fields of bodies that become part of no key, and may be longer.
+#: Fields of bodies outside of every key. They may be longer.
 FREE = frozenset(
     {
         "annotations",
@@ -47,10 +47,10 @@ FREE = frozenset(
 
 _INT64 = range(-(2**63), 2**63)
 
-#: NUL as JSON writes it, which is not the text ``\\u0000`` behind an escaped backslash.
+#: NUL as JSON writes it, different from the text ``\\u0000`` behind an escaped backslash.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# What is too long is found by one search where all digits are one digit, and all but quotes one letter.
+# One search finds too long values, with all digits as one digit, and all characters but quotes as one letter.
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else byte for byte in range(256))
 _TEXTS = bytes(byte if byte == 0x22 else 0x78 for byte in range(256))
 _LONG_NUMBER = b"0" * 19
@@ -79,7 +79,7 @@ def _may_not_fit(body: bytes) -> bool:
 
 
 def _fits(place: str, value: Any) -> None:
-    """Raise EnvelopeError naming the field of the first value in ``value`` that does not fit."""
+    """Raise EnvelopeError with the field of the first unfit value in ``value``."""
     if isinstance(value, str):
         if len(value.encode()) > LONGEST_TEXT:
             raise EnvelopeError("a text is too long", field=place, most=LONGEST_TEXT)

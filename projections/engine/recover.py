@@ -1,33 +1,33 @@
-"""Brings stream and ledger together again after one of them lost something. Nothing that was acknowledged is given up.
+"""Repairs stream and ledger after one of them lost events. Every acknowledged event is kept.
 
-The ledger's archive holds every event it folded, byte for byte, in order. The stream may be anything: shorter, empty, made
-anew, altered, or with events that the ledger never saw. Sources, effectors and the runner are stopped meanwhile. The
-procedure is the same for every transport:
+The ledger's archive holds every event it folded, byte for byte, in order. The stream may be anything: shorter,
+empty, made anew, altered, or with events unknown to the ledger. Sources, effectors and the runner are stopped
+meanwhile. The procedure is the same for every transport:
 
-1. **Compare.** The stream is read beside the archive. Up to some event both are the same; that part may be empty. What a
-   trimmed stream lacks at its beginning counts as the same where segments hold it.
-2. **Nothing beyond it in the stream:** it lost its tail, or was made anew and is empty. The archive's rest is published again
-   under the same ids, each window on the condition that the stream's last event is the one before it, so that every
-   event comes back at its own sequence or not at all.
-3. **Other events beyond it:** someone went on writing after the loss, before it was noticed. Their sequences are taken by
-   older events, so *they* move: what the archive does not know is folded and archived behind its end, in the
-   order of the stream. When the ledger has everything, the stream is made anew (``renew``, an adapter's business) and
-   filled from the archive as in 2.
-4. **Holes**, sequences that the stream counts and no longer has (a damaged block, a flipped bit): readers stop at them, and
-   nothing can be published there, so the stream is made anew as in 3. What lay there and is in the archive comes back;
-   what the ledger never saw is gone, and counted in ``lost``.
+1. **Compare.** The stream is read beside the archive. Up to some event both are the same; that part may be empty.
+   The missing beginning of a trimmed stream counts as the same if segments hold it.
+2. **Nothing beyond it in the stream:** it lost its tail, or was made anew and is empty. The archive's rest is
+   published again under the same ids. Each window expects the event before it as the stream's last, so every event
+   comes back at its own sequence or not at all.
+3. **Other events beyond it:** someone went on writing after the loss, before it was noticed. Their sequences are
+   taken by older events, so *they* move: events unknown to the archive are folded and archived after its end, in
+   the order of the stream. When the ledger has everything, the stream is made anew (``renew``, an adapter's
+   business) and filled from the archive as in 2.
+4. **Holes**, sequences counted but lost by the stream (a damaged block, a flipped bit): readers stop at them, and
+   nothing can be published there, so the stream is made anew as in 3. Lost events in the archive come back; events
+   unknown to the ledger are gone, and counted in ``lost``.
 5. **The checkpoint** is bound to the stream as it is now. A stream made anew is a new ``incarnation``.
 
-An event of the stream whose id is in the archive with another body is an altered event or an id used twice: the archive's
-is kept, since the chain speaks for it, and the other is counted in ``altered``. What cannot be published again as it was
-returns in another form, at its own sequence (:mod:`projections.engine.restored`).
+An event of the stream with the id of an archived one and another body is an altered event or an id used twice: the
+archive's is kept, since the chain speaks for it, and the other is counted in ``altered``. An event impossible to
+publish again unchanged returns in another form, at its own sequence (:mod:`projections.engine.restored`).
 
-Each step finds out what the earlier ones did, so a recovery that was broken off anywhere is simply started
-again. Afterwards sources list their clusters, as at any start, which closes what was missed meanwhile.
+Each step detects the results of the earlier ones, so an interrupted recovery is simply started again. Afterwards
+sources list their clusters, as at any start, and close the gap.
 
-Alternatives refused: a new stream that begins at the next sequence (``first_seq``) needs no publishing, but then readers that
-start at the beginning, and the check of the event at the checkpoint, find nothing; renumbering the archive by the
-stream's order breaks signed heads and every sequence that a decision refers to.
+Alternatives refused: a new stream with the next sequence as its first (``first_seq``) needs no publishing, but then
+readers from the beginning, and the check of the event at the checkpoint, fail; renumbering the archive by the
+stream's order breaks signed heads and every sequence in a decision.
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -54,8 +54,8 @@ from projections.engine.tables import checkpoints
 #: Events published under one condition. JetStream takes at most 1,000.
 WINDOW = 500
 
-#: Makes an empty stream in place of the old one and returns the transport to it. It is given the sequence up to which the
-#: old stream was read, and must raise HistoryDivergedError, changing nothing, when there is more in it by now.
+#: Makes an empty stream in place of the old one and returns the transport to it. Its argument is the last sequence
+#: read from the old stream. It must raise HistoryDivergedError, changing nothing, if the stream has more by now.
 Renew = Callable[[int], Awaitable[Transport]]
 
 Progress = Callable[[str, int, int], None]
@@ -70,9 +70,9 @@ _Content = tuple[int, bytes]
 class Recovery(msgspec.Struct, frozen=True):
     """The result of a recovery. All counts 0 and ``incarnation`` as before: nothing had to be done.
 
-    ``common``: events that stream and archive shared. ``taken``: events of the stream that the ledger did not know.
-    ``altered``: events of the stream that contradict the archive. ``published``: events brought back to the stream.
-    ``lost``: events that the bus lost before the ledger saw them; nobody has them any more.
+    ``common``: events in both stream and archive. ``taken``: events of the stream new to the ledger. ``altered``:
+    events of the stream different from the archive. ``published``: events brought back to the stream. ``lost``:
+    events lost by the bus before the ledger read them; they are gone for good.
     """
 
     common: int
@@ -101,7 +101,7 @@ async def recover(
     head = await transport.head()
     found = await _compare(store, transport, head, checkpoint.sequence, progress)
     common, taken, altered, published = found.common, 0, 0, 0
-    # What follows the archive in its own stream is no loss: the runner will read it, unless there is a hole.
+    # Events after the archive in its own stream are no loss: the runner will read it, unless there is a hole.
     is_other = bool(found.beyond) or bool(found.holes) or not _is_kept(store, head)
     if is_other or common < checkpoint.sequence:
         if is_other:
@@ -134,8 +134,8 @@ async def recover(
 
 
 class _Compared(msgspec.Struct):
-    """What a stream has beside an archive of ``last`` events: the length of the common beginning; identity and content of
-    what follows it and has to be looked at; sequences that it lost, and how many of them the archive lacks too.
+    """The content of a stream beside an archive of ``last`` events: the length of the common beginning; identity
+    and content of the further events to check; its lost sequences, and how many of them the archive lacks too.
     """
 
     common: int = 0
@@ -183,7 +183,7 @@ async def _compare(
 
 
 def _is_kept(store: Store, head: Head) -> bool:
-    """Whether segments hold all that the stream lacks at its beginning: it was trimmed."""
+    """Whether segments hold the missing beginning of the stream: it was trimmed."""
     return head.first_sequence - 1 <= sealed_until(store.select)
 
 
@@ -194,7 +194,7 @@ def _count_holes(found: _Compared, before: int, after: int, last: int) -> None:
 
 
 def _unknown(store: Store, last: int, beyond: dict[str, _Content]) -> tuple[set[str], int]:
-    """(identities that the archive lacks, how many it has with another content)."""
+    """(identities missing in the archive, number of those with another content)."""
     unknown, altered = set(beyond), 0
     for ours in _archive(store, 1, last):
         unknown.discard(restored(ours).id)
@@ -213,7 +213,7 @@ async def _take(
     checkpoint: Checkpoint,
     progress: Progress,
 ) -> tuple[Checkpoint, int]:
-    """Fold and archive what the archive lacks, behind its end, in the stream's order."""
+    """Fold and archive the missing events, after the archive's end, in the stream's order."""
     folder.open()
     wanted, total = set(unknown), len(unknown)
     part: list[Event] = []
@@ -269,7 +269,7 @@ async def _publish(
 
 
 async def _bind(store: Store, transport: Transport, checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint, bound to the stream that is there now, stored if that changes it."""
+    """The checkpoint, bound to the existing stream, stored if this changes it."""
     if checkpoint.sequence == 0:
         return checkpoint
     head = await transport.head()
@@ -306,7 +306,7 @@ async def _bind(store: Store, transport: Transport, checkpoint: Checkpoint) -> C
 
 
 async def _read(transport: Transport, head: Head) -> AsyncIterator[Event]:
-    """Every event that the stream still has, up to ``head``; holes are passed over."""
+    """Every existing event of the stream, up to ``head``; holes are passed over."""
     place = head.first_sequence - 1
     while place < head.last_sequence:
         try:
@@ -337,7 +337,7 @@ def _archive(store: Store, first: int, last: int) -> Iterator[Event]:
 
 
 def _identity(event: Event) -> str:
-    """What makes two events one: the id; for unreadable messages, whose id is only their place, the raw bytes."""
+    """The identity of an event: the id; for unreadable messages, with only their place as id, the raw bytes."""
     if event.type == MALFORMED:
         return "raw/" + hashlib.sha256(event.body).hexdigest()
     return event.id

@@ -1,9 +1,10 @@
 """Builds the ledger's rows once more from its archive, beside the live ones; compares; puts them in place.
 
-The rebuilt rows lie in a place beside the live ones (:mod:`projections.engine.beside`), which finds the live archive.
+The rebuilt rows are in a place beside the live ones (:mod:`projections.engine.beside`), with the live archive
+behind it.
 
-A rebuild always begins at the first event and can be broken off anywhere: the next one starts over. The
-ledger may go on meanwhile; :func:`compare` and :func:`swap` first take in what came since.
+A rebuild always begins at the first event and can be broken off anywhere: the next one starts over. The ledger may
+go on meanwhile; :func:`compare` and :func:`swap` first fold the newer events.
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -32,7 +33,7 @@ from projections.engine.segments.reading import selecting, trimmed
 from projections.engine.store import LEDGER, Store, event_of_row
 from projections.engine.tables import checkpoints, events, parked
 
-#: Events folded into one transaction. Larger is faster, as a row that changes often is written once.
+#: Events folded into one transaction. Larger is faster, as a frequently changed row is written once.
 BATCH = 5_000
 
 #: How many differing rows of each table are shown.
@@ -43,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 
 class Rebuilt:
-    """A ledger's rows, built once more. ``checkpoint`` says up to which event. Close it to let go of its database."""
+    """A ledger's rows, built once more. ``checkpoint`` has its last event. Close it to release its database."""
 
     def __init__(self, model: Model, live: Store, store: Store, checkpoint: Checkpoint) -> None:
         self.model = model
@@ -61,7 +62,7 @@ class Rebuilt:
         most: int | None = None,
         progress: Progress | None = None,
     ) -> Checkpoint:
-        """Fold what the live ledger, as ``connection`` sees it, has beyond this one, ``most`` events of it.
+        """Fold the live ledger's further events, seen through ``connection``, at most ``most`` of them.
 
         Raises LedgerError when its archive has a gap, or ends before its checkpoint.
         """
@@ -102,7 +103,7 @@ class Rebuilt:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Where two tables differ. ``first`` holds pairs (live row, rebuilt row), None where a side has no such row."""
+    """The differences of two tables. ``first`` holds pairs (live row, rebuilt row), None for a missing row."""
 
     table: str
     rows: int
@@ -154,14 +155,14 @@ def compare(live: Store, rebuilt: Rebuilt) -> Comparison:
 
 
 def without(compared: Comparison, missing: Model) -> Comparison:
-    """The comparison without parts that are being filled, and without parked events, which a fill puts in place with them."""
+    """The comparison without parts being filled, and without parked events. A fill puts these in place with its parts."""
     left_out = {table.name for table in (*missing.tables, parked)}
     found = tuple(one for one in compared.differences if one.table not in left_out)
     return msgspec.structs.replace(compared, equal=not found, differences=found)
 
 
 def _as_archived(connection: sa.Connection, checkpoint: Checkpoint) -> Checkpoint:
-    """``checkpoint`` with the digest of the archive's event, where it has that of the same event in its other form."""
+    """``checkpoint`` with the digest of the archive's event, if it has the one of the same event's other form."""
     for (last,) in archived(connection, checkpoint.sequence, checkpoint.sequence, 1):
         if is_restored(last, checkpoint.digest):
             return msgspec.structs.replace(checkpoint, digest=digest_of(last))
@@ -169,7 +170,7 @@ def _as_archived(connection: sa.Connection, checkpoint: Checkpoint) -> Checkpoin
 
 
 def _position(checkpoint: Checkpoint) -> tuple[Any, ...]:
-    """What of a checkpoint follows from the history alone; open runs are valued at the last of it."""
+    """The part of a checkpoint computed from the history alone; open runs are valued at the last of it."""
     return (
         checkpoint.sequence, checkpoint.chain.hex(), checkpoint.digest.hex(), checkpoint.observed_us,
     )  # fmt: skip
@@ -205,7 +206,7 @@ def swap(live: Store, rebuilt: Rebuilt) -> Checkpoint:
 def redrive(model: Model, live: Store, *, progress: Progress | None = None) -> int:
     """Fold the parked events once more, after a fix, and return how many stay parked.
 
-    By replay and swap, so that each takes effect at its own place in the history. The runner must be stopped.
+    By replay and swap, so each takes effect at its own place in the history. The runner must be stopped.
     """
     with rebuild(model, live, progress=progress) as rebuilt:
         swap(live, rebuilt)
@@ -291,7 +292,7 @@ def _flat(parts: Iterator[list[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _key(row: tuple[Any, ...], width: int) -> tuple[Any, ...]:
-    # Python compares text by code points, which is the order of its UTF-8 bytes.
+    # Python compares text by code points, in the order of its UTF-8 bytes.
     return row[:width]
 
 

@@ -1,11 +1,11 @@
-"""The form in which an archived event returns to a stream when it cannot return as it was.
+"""The other form of archived events without a way back to a stream unchanged.
 
-Two kinds cannot. A message that was never readable has no headers to publish it with, nor has one that an earlier version
-read and no bus would take now. And an id that was used twice, further
-apart than the bus remembers ids (a source that starts again says again what it sees), would be taken for a repetition
-when both come within minutes. The archive stays as it is; only the stream carries the other form.
+Two kinds cannot. An unreadable message has no headers to publish it with, nor has one read by an earlier version
+and refused by every bus now. And an id used twice, further apart than the bus remembers ids (a restarted source
+repeats its observations), would count as a repetition if both come within minutes. The archive stays as it is; only
+the stream carries the other form.
 
-A file that a history is exported to carries the same form, so that all of it can be imported.
+An exported file has the same form, so all of it can be imported.
 
 Source: :mod:`projections.engine.recover`; ``bus.envelope`` (malformed), ``bus.streams`` (duplicate window).
 """
@@ -22,12 +22,12 @@ from projections.engine.segments.reading import Wanted, history, selecting
 from projections.engine.store import event_of_row
 from projections.engine.tables import events, parked
 
-#: Wire type of what takes the place of a message that was never readable.
+#: Wire type of the replacement of an unreadable message.
 STAND_IN = "unreadable.restored"
 
 
 def restored(event: Event) -> Event:
-    """The other form of an archived event: under an id that is its place and digest; unreadable bytes inside a body."""
+    """The other form of an archived event: under an id made of its place and digest; unreadable bytes inside a body."""
     id = f"restored/{event.sequence}/{digest(event).hex()[:16]}"
     if event.type != MALFORMED and is_sound(event):
         return msgspec.structs.replace(event, id=id)
@@ -46,12 +46,12 @@ def restored(event: Event) -> Event:
 
 
 def is_restored(archived: Event, streamed: bytes) -> bool:
-    """Whether the digest ``streamed`` is that of ``archived``, in either form."""
+    """Whether the digest ``streamed`` belongs to ``archived``, in either form."""
     return streamed == digest(archived) or streamed == digest(restored(archived))
 
 
 class Carried:
-    """Events in the form that a stream or a file can carry, each under an id of its own."""
+    """Events in the form of a stream or a file, each under an id of its own."""
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
@@ -69,7 +69,7 @@ class Carried:
 
 
 def archived_ids(connection: sa.Connection) -> Iterator[str]:
-    """The id of every archived event, and the other one under which it may come back."""
+    """The id of every archived event, and the other id of a return."""
     select = selecting(connection)
     seen: set[int] = set()
     again: set[str] = set()

@@ -1,4 +1,4 @@
-"""The rows of all projections that are in memory, and the way to those that are stored."""
+"""The rows of all projections in memory, and the way to stored ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from projections.engine.changes import Columns, RowReader
 from projections.engine.contract import Key, Projection
 
-#: Rows of each projection that stay in memory; a cache is emptied when it is full.
+#: Rows of each projection in memory; a cache is emptied when it is full.
 KEPT = 50_000
 
 
 class Rows:
-    """Rows by projection and key, None where there is none. ``reader`` reads what is not in memory."""
+    """Rows by projection and key, None for a missing one. ``reader`` reads the ones outside of memory."""
 
     def __init__(self, projections: Iterable[Projection], reader: RowReader) -> None:
         self.reader = reader
@@ -30,7 +30,7 @@ class Rows:
             self._wanted[projection.name][key] = None
 
     def fetch(self) -> None:
-        """Read all that is wanted."""
+        """Read all wanted rows."""
         for name, wanted in self._wanted.items():
             if wanted:
                 self._load(self._projections[name], list(wanted))
@@ -48,7 +48,7 @@ class Rows:
         self._rows[projection.name][key] = self._touched[projection.name][key] = row
 
     def changes(self) -> dict[sa.Table, list[Columns]]:
-        """The columns of all rows that this batch changed. The next batch begins: nothing is touched yet."""
+        """The columns of all rows changed in this batch. The next batch begins: nothing is touched yet."""
         found = {}
         for name, touched in self._touched.items():
             if touched:

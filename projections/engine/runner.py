@@ -1,9 +1,9 @@
 """Reads the history after the ledger's checkpoint, folds it, and stores each batch in one transaction.
 
-The bus is read on the event loop, folds and SQL run in one writer thread. A quiet ledger commits each event at once. One
-that is told more commits ten times a second, and one that is behind folds what it reads and commits tens of thousands
-together: larger transactions cost a fraction of the flushes and page writes. Nothing else writes archive, rows and checkpoint;
-heads and snapshots are written beside them, each in a transaction of its own.
+The bus is read on the event loop, folds and SQL run in one writer thread. A quiet ledger commits each event at
+once. A busy one commits ten times a second, and one far behind folds its input and commits tens of thousands
+together: larger transactions cost a fraction of the flushes and page writes. Nothing else writes archive, rows and
+checkpoint; heads and snapshots are written beside them, each in a transaction of its own.
 
 Source: docs/architecture.md.
 """
@@ -36,7 +36,8 @@ from projections.engine.store import Store
 #: More than one parked event in a hundred, over this many: something is wrong with the events, not with one of them.
 WATCHED = 1_000
 
-#: Batches of the reader after which a transaction ends, and bytes of bodies. A third of each is read ahead: this bounds memory.
+#: Batches of the reader until a transaction ends, and bytes of bodies. A third of each is read ahead: this bounds
+#: memory.
 BATCHES = 30
 MOST_BYTES = 48 * 1024 * 1024
 
@@ -50,7 +51,7 @@ Committed = Callable[[Checkpoint], None]
 
 
 class Arrived:
-    """Events that were read and are not folded yet. Holds back its reader once it has ``most`` events, or enough bytes."""
+    """Events read and not folded yet. Holds back its reader once it has ``most`` events, or enough bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -115,14 +116,14 @@ class Runner:
         self._committed = committed
         self._parked: deque[int] = deque(maxlen=WATCHED)
         self._writer = ThreadPoolExecutor(1, "ledger-writer")
-        #: What the writer thread does now, or did last.
+        #: The writer thread's current or last activity.
         self._working: asyncio.Future[None] | None = None
-        #: Events of the transaction that is not stored yet, in the parts that were folded.
+        #: Events of the open transaction, in the folded parts.
         self._folded: list[Event] = []
         self.checkpoint = adopted(store, folder.model)
         self._model = folder.model
         missing = self._model.missing(self.checkpoint.version).parts
-        #: Which parts of the model are being filled, and how far; None while all move together.
+        #: The parts of the model being filled, and their progress; None while all move together.
         self.filled: Filled | None = None
         if missing:
             self._folder = Folder(self._model.current(self.checkpoint.version), store)
@@ -165,7 +166,7 @@ class Runner:
         return self.checkpoint
 
     async def _read(self, arrived: Arrived, live: bool) -> None:
-        """Hand over what is read, until there is no more or no way."""
+        """Deliver the events read, until there is no more or no way."""
         after = self.checkpoint.sequence
         try:
             reading = self._transport.read(
@@ -177,7 +178,7 @@ class Runner:
             arrived.end()
 
     async def _transaction(self, arrived: Arrived) -> None:
-        """Fold and store what arrived, and while that is full batches what follows it, for three seconds at most."""
+        """Fold and store the arrived events, and for full batches the following ones, for three seconds at most."""
         loop = asyncio.get_running_loop()
         until, room, size = loop.time() + GATHER_SECONDS, self._batch * self._batches, 0
         while events := arrived.taken():
@@ -193,7 +194,7 @@ class Runner:
         await self._on_writer(self._store_folded)
 
     async def _on_writer(self, work: Callable[..., None], *args: Any) -> None:
-        """Run on the writer thread. Work that has begun is done to its end."""
+        """Run on the writer thread. Started work is always finished."""
         loop = asyncio.get_running_loop()
         self._working = loop.run_in_executor(self._writer, work, *args)
         await asyncio.shield(self._working)
@@ -204,7 +205,7 @@ class Runner:
         self._folder.open()
 
     def _filling(self, arrived: Arrived) -> asyncio.Task[None]:
-        """Fill what the ledger lacks of the model. What goes wrong there ends the run."""
+        """Fill the missing parts of the model. An error there ends the run."""
         task = asyncio.create_task(self._fill(), name="ledger-filler")
 
         def end(done: asyncio.Task[None]) -> None:
@@ -250,7 +251,7 @@ class Runner:
         self._watch(events, changes)
 
     def _watch(self, events: list[Event], changes: Changes) -> None:
-        """Raise where what was parked says that going on would be wrong."""
+        """Raise if a parked event forbids to go on."""
         newer = [parked.sequence for parked in changes.parked if parked.is_newer]
         if newer:
             raise LedgerNewerError(

@@ -1,8 +1,9 @@
-"""ADAPTER: locks of PostgreSQL that only a role with write access to the ledger can take.
+"""ADAPTER: PostgreSQL locks reserved for roles with write access to the ledger.
 
-Any role may take an advisory lock, also one that only reads. A table lock above ACCESS SHARE needs the right to write the table.
-Each lock is the EXCLUSIVE lock of an empty view. Views have no storage, so autovacuum never waits for them.
-LOCK TABLE assigns no transaction id and keeps no snapshot in READ COMMITTED: the transaction may stay open for months.
+Any role may take an advisory lock, also a read-only one. A table lock above ACCESS SHARE needs the right to write
+the table. Each lock is the EXCLUSIVE lock of an empty view. Views have no storage, so autovacuum never waits for
+them. LOCK TABLE assigns no transaction id and keeps no snapshot in READ COMMITTED: the transaction may stay open
+for months.
 
 Source: PostgreSQL, "Explicit Locking" and "LOCK"; docs/operating.md.
 """
@@ -15,7 +16,7 @@ from bus.errors import LedgerError
 
 #: PostgreSQL's codes: the object exists, or another session made it just now; another session holds the lock; a right is missing.
 _EXISTS, _HELD, _FORBIDDEN = ("42P07", "42710", "23505"), "55P03", "42501"
-#: Time limits that would end a session with an open transaction. PostgreSQL knows the last one from version 17 on.
+#: Time limits able to end a session with an open transaction. PostgreSQL knows the last one from version 17 on.
 _LIMITS = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
 
 

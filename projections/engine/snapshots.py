@@ -1,12 +1,12 @@
-"""ADAPTER: snapshots in the ledger: written whole or not at all, kept thin, and read only where they are right.
+"""ADAPTER: snapshots in the ledger: written whole or not at all, thinned out, and read only if valid.
 
-A snapshot holds what a reader of the history knew after one event. It is right if nothing in it changed (digest), it was
-written by the same rules in the same shape (version), and it belongs to this history: stream, incarnation, and the chain's
-value at its sequence are those of the ledger. A wrong one is passed over for an older one; without any, the history is read from
-its beginning. So a snapshot is never needed, and may be deleted at any time.
+A snapshot holds the state of a reader of the history after one event. It is valid if it is unchanged (digest),
+written by the same rules in the same shape (version), and of this history: stream, incarnation, and the chain's
+value at its sequence are those of the ledger. A wrong one is passed over for an older one; without any, the history
+is read from its beginning. So a snapshot is never needed, and may be deleted at any time.
 
-Who can write the ledger can make a snapshot whose digest is right. So it is sealed with the key that signs the history's heads,
-and who decides by one believes what its own key sealed, and nothing else.
+A writer of the ledger can make a snapshot with a valid digest. So it is sealed with the signing key of the
+history's heads, and a deciding process trusts only snapshots sealed by its own key.
 
 Source: docs/architecture.md (snapshots); docs/reliability.md.
 """
@@ -25,23 +25,25 @@ from projections.engine.segments.reading import Select, at, chain_at
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints, snapshots
 
-#: Version of the form in which all snapshots are written, and of what no part's shape shows: it grows when a fold gives another
-#: state for the same history.
+#: Version of the common form of all snapshots, and of changes invisible in the parts' shapes: it grows when a fold
+#: gives another state for the same history.
 FORM = 3
 
-#: Most bytes of a state: twenty times what 100,000 pods need. A state above the second number has at most so many times its
-#: packed bytes; those of real histories have ten.
+#: Most bytes of a state: twenty times the need of 100,000 pods. A state above the second number has at most so many
+#: times its packed bytes; those of real histories have ten.
 LARGEST = 2**31
 FREE, RATIO = 64 * 2**20, 1_000
 
-#: The newest that are kept, and after them the newest of each day, of so many days.
+#: Number of newest kept snapshots, and after them of days with their newest one.
 NEWEST = 3
 DAYS = 30
 _DAY_US = 86_400 * SECOND_US
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Whose state a snapshot holds: a reader of the history of ``cluster``. ``rules``: by which rules and in which shape."""
+    """The owner of a snapshot: a reader of the history of ``cluster``. its rules and its shape. by which rules and
+    in which shape.
+    """
 
     name: str
     cluster: str
@@ -49,7 +51,7 @@ class Reader(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """What is compared with what stands in a snapshot."""
+        """The text compared with a snapshot's."""
         return f"{FORM}-{hashlib.sha256(self.rules.encode()).hexdigest()[:32]}"
 
 
@@ -67,7 +69,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     chain: bytes
 
     def digest(self, state: bytes) -> bytes:
-        """What finds a row or state that is damaged."""
+        """The checksum to find a damaged row or state."""
         return hashlib.sha256(msgspec.msgpack.encode(self) + state).digest()
 
 
@@ -78,7 +80,8 @@ def write(
     state: bytes,
     seal: Callable[[bytes], bytes] | None = None,
 ) -> bool:
-    """Store what ``reader`` knew after the event ``sequence``, as MessagePack. False: the archive has no such event yet.
+    """Store the state of ``reader`` after the event ``sequence``, as MessagePack. False: the archive has no such
+    event yet.
 
     ``seal`` signs a digest, see :meth:`projections.engine.heads.Signer.seal`; None: nobody's decisions will rest on it.
     """
@@ -110,7 +113,7 @@ def write(
 
 
 def _needless(known: list[tuple[int, int]]) -> list[int]:
-    """Of these (sequence, time), the sequences of those that are not kept."""
+    """Of these (sequence, time), the sequences to delete."""
     ordered = sorted(known, reverse=True)
     days = set[int]()
     needless = []
@@ -123,14 +126,15 @@ def _needless(known: list[tuple[int, int]]) -> list[int]:
 
 
 def last(select: Select, reader: Reader) -> int:
-    """The sequence of the newest snapshot that is of this version and history; 0 = there is none."""
+    """The sequence of the newest snapshot of this version and history; 0 without one."""
     return next((row.sequence for row in _rows(select, reader)), 0)
 
 
 def states(
     select: Select, reader: Reader, until: int, keys: Collection[bytes] = ()
 ) -> Iterator[bytes]:
-    """What snapshots of ``reader`` hold, as MessagePack: those that are right, the newest up to the event ``until`` first.
+    """The content of ``reader``'s snapshots, as MessagePack: valid ones, the newest up to the event ``until``
+    first.
 
     ``keys``: one of them must have sealed it. None are given where nothing is decided by it.
     """
@@ -153,7 +157,7 @@ def states(
 
 
 def wrong(row: Snapshot, sealed: bytes, state: bytes, keys: Collection[bytes]) -> str:
-    """What is wrong with a snapshot that was ``sealed`` so; "" = nothing."""
+    """The fault of a snapshot ``sealed`` so; "" = valid."""
     digest = row.digest(state)
     if not sealed.startswith(digest):
         return "the snapshot is damaged"
@@ -166,7 +170,7 @@ def wrong(row: Snapshot, sealed: bytes, state: bytes, keys: Collection[bytes]) -
 
 
 def untrue(select: Select, keys: Collection[bytes]) -> Iterator[tuple[int, str]]:
-    """(sequence, why) of the snapshots of this form that are damaged, or that none of ``keys`` sealed."""
+    """(sequence, reason) of the snapshots of this form damaged, or sealed by none of ``keys``."""
     parts, columns = Snapshot.__struct_fields__, snapshots.c
     place = sa.select(columns.name, columns.cluster, columns.sequence)
     mine = columns.version.like(f"{FORM}-%")

@@ -1,7 +1,7 @@
-"""The texts of what a batch writes and looks up, by SQLAlchemy, compiled once for each table and dialect.
+"""The texts of a batch's writes and reads, by SQLAlchemy, compiled once for each table and dialect.
 
-Every statement takes the positional parameters of the driver: what is done per event goes through ``executemany``
-and COPY, since SQLAlchemy's own execution costs 2 to 50 times as much (``tests/benchmarks/README.md``, ``writers``).
+Every statement takes the positional parameters of the driver: work per event goes through ``executemany`` and COPY,
+since SQLAlchemy's own execution costs 2 to 50 times as much (``tests/benchmarks/README.md``, ``writers``).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def add_staged(table: sa.Table) -> str:
 
 @lru_cache
 def find(dialect: str, table: sa.Table, width: int) -> str:
-    """The rows whose primary key begins with ``width`` values: of one key for SQLite, of an array for each of its columns
-    for PostgreSQL.
+    """The rows with a primary key starting with ``width`` values: of one key for SQLite, of an array for each of
+    its columns for PostgreSQL.
     """
     columns = [*table.primary_key.columns][:width]
     if dialect == "sqlite":
@@ -68,7 +68,7 @@ def delete(dialect: str, table: sa.Table, columns: tuple[str, ...]) -> str:
 
 @lru_cache
 def delete_all(table: sa.Table, column: str) -> str:
-    """Delete the rows whose ``column`` is one of an array (PostgreSQL)."""
+    """Delete the rows with ``column`` in an array (PostgreSQL)."""
     some = sa.bindparam(column, type_=sa.ARRAY(table.c[column].type))
     return _text("postgresql", sa.delete(table).where(table.c[column] == sa.any_(some)))
 
@@ -86,7 +86,7 @@ def _equal(table: sa.Table, columns: Sequence[str]) -> list[sa.ColumnElement[boo
 
 
 def _insert(dialect: str, table: sa.Table) -> Any:
-    # Only the dialect that is written is imported: the other takes a tenth of a second.
+    # Only the dialect in use is imported: the other takes a tenth of a second.
     if dialect == "sqlite":
         from sqlalchemy.dialects import sqlite
 

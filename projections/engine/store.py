@@ -1,12 +1,12 @@
 """ADAPTER: the SQL ledger. Reads rows, and writes a batch in one transaction: archive, rows, sums, parked, checkpoint.
 
-One code path for SQLite (default) and PostgreSQL: SQLAlchemy holds the engine, the tables and the reads; what is
-written per event goes through the driver (``executemany`` on SQLite, COPY on PostgreSQL), since Core and ORM cost 2 to
-50 times as much (tests/benchmarks/README.md). All methods are synchronous. What moves the ledger belongs to one thread; others
-read, and write snapshots.
+One code path for SQLite (default) and PostgreSQL: SQLAlchemy holds the engine, the tables and the reads; writes per
+event go through the driver (``executemany`` on SQLite, COPY on PostgreSQL), since Core and ORM cost 2 to 50 times
+as much (tests/benchmarks/README.md). All methods are synchronous. Changes of the ledger belong to one thread;
+others read, and write snapshots.
 
-SQLite runs in WAL mode with ``synchronous=FULL``, PostgreSQL with ``synchronous_commit=on``: what was committed is
-there after a power cut. Source: docs/reliability.md; docs/architecture.md.
+SQLite runs in WAL mode with ``synchronous=FULL``, PostgreSQL with ``synchronous_commit=on``: committed data
+survives a power cut. Source: docs/reliability.md; docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ LEDGER = "ledger"
 #: How long a writer waits for another one: a migration, or a program of the user's.
 WAIT_SECONDS = 60
 
-#: Names of a database of SQLite that is no file.
+#: Names of SQLite databases without a file.
 IN_MEMORY = (None, "", ":memory:")
 
 
 def engine(url: str, *, read_only: bool = False) -> sa.Engine:
-    """An engine for a ledger's URL, with the settings that durability needs.
+    """An engine for a ledger's URL, with the settings for durability.
 
-    With ``read_only`` the database itself refuses to write, and a folder that cannot be written is no obstacle.
+    With ``read_only`` the database itself refuses to write, and a read-only folder is no obstacle.
     """
     parsed = sa.make_url(url)
     options: dict[str, Any] = {"pool_pre_ping": not url.startswith("sqlite")}
@@ -61,16 +61,16 @@ def engine(url: str, *, read_only: bool = False) -> sa.Engine:
 
 
 def to_read(driver: Any, path: Path) -> Any:
-    """A connection that can only read an SQLite database, also in a folder that cannot be written. Raises LedgerError."""
+    """A read-only connection to an SQLite database, also in a read-only folder. Raises LedgerError."""
     uri = readable_uri(driver, path)
     return driver.connect(uri, uri=True, check_same_thread=False)
 
 
 def readable_uri(driver: Any, path: Path) -> str:
-    """What opens an SQLite database to read it, also in a folder that cannot be written.
+    """The URI to open an SQLite database for reading, also in a read-only folder.
 
-    Beside a writer the write-ahead log is read with the file. Where the folder cannot be written and there is no log,
-    nobody has the database open, so the file alone is read. Raises LedgerError where there is a log that cannot be read.
+    Beside a writer the write-ahead log is read with the file. In a read-only folder without a log, the database is
+    open nowhere, so the file alone is read. Raises LedgerError for an unreadable log.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     connection = driver.connect(uri, uri=True, check_same_thread=False)
@@ -98,15 +98,15 @@ def _sqlite_settings(connection: Any, _: Any) -> None:
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -64000")
-    # A page that several commits change is copied from the log once: 128 MB of pages, not 4.
+    # A page changed by several commits is copied from the log once: 128 MB of pages, not 4.
     connection.execute("PRAGMA wal_autocheckpoint = 32768")
 
 
 def _write_ahead(connection: Any) -> None:
     """Keep a write-ahead log, also where another process makes the same file at this moment.
 
-    SQLite does not wait its busy timeout for this change, since two connections that both read and want to write would
-    wait for each other (``sqlite3_busy_handler``): of several that open a new file together the rest are refused.
+    SQLite does not wait its busy timeout for this change, since two reading connections with a wish to write would
+    wait for each other (``sqlite3_busy_handler``): if several open a new file together, the rest are refused.
     """
     # Only writers wait, and no question to the ledger shall pay for the import.
     from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
@@ -153,13 +153,13 @@ def _postgres_settings(connection: Any, _: Any) -> None:
 
 @contextmanager
 def looking(made: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection that reads and takes no lock that a writer needs, also from an engine that may write."""
+    """A reading connection without a writer's locks, also from an engine for writing."""
     with made.connect().execution_options(is_reading=True) as connection:
         yield connection
 
 
 class Store:
-    """A ledger in a database. ``archive`` is False only in a rebuild, where the events stay where they are."""
+    """A ledger in a database. ``archive`` is False only in a rebuild: the events stay in the live ledger."""
 
     def __init__(self, made: sa.Engine, *, archive: bool = True) -> None:
         self.engine = made
@@ -169,7 +169,7 @@ class Store:
     # reading rows (projections.engine.changes.RowReader)
 
     def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
-        """The rows of ``table`` whose primary keys are, or begin with, these, those that there are, in any order."""
+        """The existing rows of ``table`` with these primary keys, or with these as prefixes, in any order."""
         with looking(self.engine) as connection:
             return self._writer.find(connection, table, keys)
 
@@ -185,7 +185,7 @@ class Store:
     # the checkpoint
 
     def checkpoint(self, version: str) -> Checkpoint:
-        """How far the ledger is; sequence 0 for an empty one. ``version`` is what an empty one will be written with."""
+        """The position of the ledger; sequence 0 for an empty one. ``version`` is the first version of an empty one."""
         found = self.select(sa.select(checkpoints).where(checkpoints.c.name == LEDGER))
         return Checkpoint(*found[0][1:]) if found else Checkpoint(version)
 
@@ -196,7 +196,7 @@ class Store:
     ) -> Checkpoint:
         """Write one batch whole or not at all, and return the checkpoint after it.
 
-        ``checkpoint`` is the one that this batch follows.
+        ``checkpoint`` is the one before this batch.
         """
         links = chain(checkpoint.chain, batch)
         moved = after(checkpoint, list(batch), links[-1])

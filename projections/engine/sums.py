@@ -13,12 +13,12 @@ import sqlalchemy as sa
 #: The primary key of a row of sums.
 Group = tuple[Any, ...]
 
-#: What one row adds to each group, in the order of the columns that are no key.
+#: The share of one row in each group, in the order of the columns outside the key.
 Shares = Callable[[Any], dict[Group, list[int]]]
 
 
 class Restatement:
-    """Differences to the sums of one table, gathered over a batch: group → sums, and the last event that touched it."""
+    """Differences to the sums of one table, gathered over a batch: group → sums, and its last event."""
 
     def __init__(self, table: sa.Table, shares: Shares) -> None:
         self.table = table

@@ -1,4 +1,4 @@
-"""The tables of the machinery itself: the archive and its segments, the checkpoint, what is parked.
+"""The tables of the machinery itself: the archive and its segments, the checkpoint, parked events.
 
 Source: docs/architecture.md.
 """
@@ -27,7 +27,7 @@ events = sa.Table(
     sqlite_strict=True,
 )
 
-#: How far the ledger is: one row, moved in the transaction that writes the rows.
+#: The position of the ledger: one row, moved in the transaction of the rows.
 checkpoints = sa.Table(
     "checkpoints",
     METADATA,
@@ -40,12 +40,12 @@ checkpoints = sa.Table(
     # SHA-256 of the event at ``sequence``, and the chain's value there.
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("chain", sa.LargeBinary, nullable=False),
-    # The newest observation's time so far: what open runs are valued at by default.
+    # The newest observation's time so far: the default end of open runs.
     sa.Column("observed_us", Integer, nullable=False),
     sqlite_strict=True,
 )
 
-#: Events that could not be decoded or folded, until they are driven again. The event itself is in the archive.
+#: Events without decoding or fold, until they are driven again. The event itself is in the archive.
 parked = sa.Table(
     "parked",
     METADATA,
@@ -56,17 +56,18 @@ parked = sa.Table(
     sqlite_strict=True,
 )
 
-#: States of readers of the history as they were after the event ``sequence``: what a start and a look back begin with.
+#: States of readers of the history after the event ``sequence``: the start of a process, or of a question about the
+#: past.
 snapshots = sa.Table(
     "snapshots",
     METADATA,
-    # Whose state it is, and of which cluster.
+    # The owner of the state, and its cluster.
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("sequence", Integer, primary_key=True, autoincrement=False),
-    # By which rules and in which shape it was written: what differs is not read.
+    # The rules and the shape of its writer: others are not read.
     sa.Column("version", sa.Text, nullable=False),
-    # The event's time, the history that it belongs to, and the chain's value there.
+    # The event's time, its history, and the chain's value there.
     sa.Column("time_us", Integer, nullable=False),
     sa.Column("stream", sa.Text, nullable=False),
     sa.Column("stream_created_us", Integer, nullable=False),
@@ -79,7 +80,7 @@ snapshots = sa.Table(
     sqlite_strict=True,
 )
 
-#: Files that hold the beginning of the history, in order and without gaps.
+#: Files with the beginning of the history, in order and without gaps.
 segments = sa.Table(
     "segments",
     METADATA,
@@ -91,12 +92,12 @@ segments = sa.Table(
     # SHA-256 of the file, and its head as it is written there.
     sa.Column("sha256", sa.LargeBinary, nullable=False),
     sa.Column("head", sa.LargeBinary, nullable=False),
-    # 1: the archive does not hold these events any more, but for those that are parked.
+    # 1: the archive does not hold these events any more, except parked ones.
     sa.Column("trimmed", sa.Integer, nullable=False),
     sqlite_strict=True,
 )
 
-#: Heads of the chain, signed: what a copy kept elsewhere is compared with.
+#: Heads of the chain, signed: compared with a copy kept elsewhere.
 heads = sa.Table(
     "heads",
     METADATA,

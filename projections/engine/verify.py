@@ -1,12 +1,13 @@
-"""Is this the history that was published? Recomputes the chain of the whole archive and holds it against every witness.
+"""Verifies the published history. Recomputes the chain of the whole archive and compares it with every witness.
 
-Witnesses inside the ledger's reach are the chain value stored with each event, the checkpoint, the heads signed into the
-ledger, and the file of heads beside it. They find damage, and whoever forges less than all of them. Whoever can write the
-ledger can change all of them, and sign with the key that lies there or with a new one. Only what is kept elsewhere *anchors*
-a history: a copy of the file of heads, up to the newest head in it; or the public key, as far as the private one is safe.
+Witnesses inside the ledger's reach are the chain value stored with each event, the checkpoint, the heads signed
+into the ledger, and the file of heads beside it. They reveal damage, and a forgery of less than all of them. A
+writer of the ledger can change all of them, and sign with the key there or with a new one. Only witnesses kept
+elsewhere *anchor* a history: a copy of the file of heads, up to the newest head in it; or the public key, as far as
+the private one is safe.
 
-The first head names the key that counts: a head by any other is a finding, unless that key is given as well. Views that are
-not the ones this program makes are findings, too, since people ask them and not the archive.
+The first head names the valid key: a head by any other is a finding, unless that key is given as well. Views
+different from this program's are findings, too, since users read them and not the archive.
 
 Source: ``docs/history.md`` (the chain, anchors).
 """
@@ -42,8 +43,8 @@ MOST_FINDINGS = 100
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, segment, checkpoint, parked, head,
-    key, snapshot or view.
+    """One inconsistency. ``what`` is a stable token: chain, gap, end, segment, checkpoint, parked, head, key,
+    snapshot or view.
     """
 
     what: str
@@ -52,10 +53,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The result of a verification. ``found`` counts all findings, ``findings`` tells the first :data:`MOST_FINDINGS`.
+    """The result of a verification. ``found`` counts all findings, ``findings`` holds the first
+    :data:`MOST_FINDINGS`.
 
-    ``key`` is the key of the first head, empty without one. ``signed_until`` is the newest event that a valid head covers;
-    ``anchored_until`` the newest one that something outside vouches for, 0 where nothing does.
+    ``key`` is the key of the first head, empty without one. ``signed_until`` is the newest event under a valid
+    head; ``anchored_until`` the newest one under an outside witness, 0 without one.
     """
 
     events: int
@@ -94,11 +96,11 @@ def verify(
     own_file: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Verify the whole archive of ``store``, and its views, as of one moment, beside a runner that goes on.
+    """Verify the whole archive of ``store``, and its views, as of one moment, beside an active runner.
 
-    ``heads_file``, or where else heads are kept, and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and
-    anchor the history;
-    ``own_file`` lies beside the ledger. Raises LedgerError when a file is missing or no file of heads.
+    ``heads_file``, or the other place of heads, and ``keys`` (32 bytes each: the required signers) come from
+    outside and anchor the history; ``own_file`` lies beside the ledger. Raises LedgerError for a missing or invalid
+    file of heads.
     """
     found = _Findings()
     with snapshot(store) as connection:
@@ -137,7 +139,7 @@ def _walk(
     found: _Findings,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[int, Event | None, bytes]:
-    """(events, the last one, the chain's value there), telling what breaks the chain, segments first."""
+    """(events, the last one, the chain's value there), reporting breaks of the chain, segments first."""
     until = live_checkpoint(connection).sequence
 
     def findings(count: int) -> None:

@@ -1,4 +1,4 @@
-"""How a batch of rows is written and looked up through each driver. Used by the store alone.
+"""Writes and reads a batch of rows through each driver. Used by the store alone.
 
 SQLite: prepared statements, one row each. PostgreSQL: binary COPY, through a temporary stage table where rows may
 exist; below :data:`STAGED_FROM` rows plain ``executemany`` is faster. The texts are those of :mod:`projections.engine.statements`.
@@ -17,7 +17,7 @@ from projections.engine import statements
 
 Rows = Sequence[tuple[Any, ...]]
 
-#: PostgreSQL: rows from which a stage table pays.
+#: PostgreSQL: rows from which a stage table is faster.
 STAGED_FROM = 50
 
 
@@ -25,10 +25,10 @@ class Writer(Protocol):
     """Four ways to write rows, and one to find them; rows are tuples of all columns in the table's order."""
 
     def find(self, connection: sa.Connection, table: sa.Table, keys: Rows) -> list[tuple[Any, ...]]:
-        """The rows whose primary keys are, or begin with, these texts."""
+        """The rows with these texts as primary keys, or as prefixes of them."""
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
-        """Insert rows that are not there yet."""
+        """Insert new rows."""
 
     def upsert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         """Insert rows, or replace those with the same primary key."""
@@ -41,12 +41,12 @@ class Writer(Protocol):
         *,
         counted: str,
     ) -> None:
-        """Add amounts to rows (``sequence`` is replaced by the larger); a row whose ``counted`` falls to 0 goes."""
+        """Add amounts to rows (``sequence`` is replaced by the larger); a row with ``counted`` 0 is deleted."""
 
     def delete(
         self, connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], keys: Rows
     ) -> None:
-        """Delete the rows whose ``columns`` have these values."""
+        """Delete the rows with these values in ``columns``."""
 
 
 def writer(dialect: str) -> Writer:
@@ -94,7 +94,7 @@ class _Sqlite:
     def _sweep(
         self, connection: sa.Connection, table: sa.Table, added: list[tuple[Any, ...]], counted: str
     ) -> None:
-        """Delete the rows among ``added`` that count nothing any more; only where something was taken out."""
+        """Delete the rows among ``added`` with a count of 0; only after a subtraction."""
         width = len(table.primary_key.columns)
         place = list(table.columns.keys()).index(counted)
         taken = [row[:width] for row in added if row[place] <= 0]

@@ -1,9 +1,10 @@
-"""The form of a segment: consecutive events, packed, with a signed head that identifies them.
+"""The form of a segment: consecutive events, packed, with an identifying signed head.
 
-The file is two frames of Zstandard: a skippable one with the head as JSON, and one with the events, so that ``zstd -d`` unpacks it.
-The events are MessagePack, every attribute and the body byte for byte. Their chain goes on from the segment before it. The head
-holds the chain's value before and at the end, the digest of the packed events, and what finds events without unpacking them:
-how many there are of each cluster and type, when the clock ticked, and three bytes of the digest of each key.
+The file is two frames of Zstandard: a skippable one with the head as JSON, and one with the events, so ``zstd -d``
+unpacks it. The events are MessagePack, every attribute and the body byte for byte. Their chain goes on from the
+segment before it. The head holds the chain's value before and at the end, the digest of the packed events, and an
+index to find events without unpacking them: their number by cluster and type, the times of clock ticks, and three
+bytes of the digest of each key.
 
 Source: RFC 8878 (skippable frames); ``docs/history.md``.
 """
@@ -29,7 +30,7 @@ MOST_BYTES = 72 * 2**20
 MOST_EVENT_BYTES = 2 * 2**10
 #: More bytes than a head has.
 LARGEST_HEAD = 2**24
-#: Bytes of the digest of each key. Of 20,000 keys a thousandth finds one that is not there.
+#: Bytes of the digest of each key. Of 20,000 keys a thousandth finds a missing one.
 KEY_BYTES = 3
 
 _SKIPPABLE = (0x184D2A50).to_bytes(4, "little")
@@ -52,7 +53,7 @@ class Ticks(msgspec.Struct, frozen=True):
 
 
 class SegmentHead(msgspec.Struct, frozen=True):
-    """What is said of the events ``first`` to ``last``, and signed. Bytes, base64 in the file.
+    """The signed description of the events ``first`` to ``last``. Bytes, base64 in the file.
 
     ``before`` and ``chain``: the chain's value before the first and at the last. ``content``: SHA-256 of the packed events.
     ``newest_us``: the newest observation. ``counts``: (cluster, type, events), sorted. ``keys``: the first bytes of the keys'
@@ -74,7 +75,7 @@ class SegmentHead(msgspec.Struct, frozen=True):
 
     @property
     def signed_content(self) -> bytes:
-        """What is signed."""
+        """The signed content."""
         unsigned = msgspec.structs.replace(self, signature=b"")
         return _CONTEXT + hashlib.sha256(encode_head(unsigned)).digest()
 
@@ -94,7 +95,7 @@ _decode = msgspec.msgpack.Decoder(list[Row]).decode
 
 
 class Content:
-    """The events of a segment, or of a part of one that begins behind the chain's value ``before``."""
+    """The events of a segment, or of a part of one, starting after the chain's value ``before``."""
 
     def __init__(self, rows: list[Row], before: bytes = b"") -> None:
         self.rows = rows
@@ -114,7 +115,7 @@ class Content:
 
 def pack(events: Iterable[Event], level: int = 10) -> bytes:
     """The events in one frame, byte for byte."""
-    import zstandard  # A question of a ledger that nobody trimmed has no use for it.
+    import zstandard  # A question to an untrimmed ledger does not use it.
 
     rows = [row_of(event) for event in events]
     return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(_encode(rows))
@@ -139,7 +140,7 @@ def unpack(packed: bytes, count: int) -> list[Row]:
 
 
 def _length(rows: bytes) -> int:
-    """How many elements an array of MessagePack says that it has; -1 = it is none."""
+    """The number of elements in a MessagePack array's header; -1 = invalid."""
     kind = rows[0] if rows else 0
     if kind >> 4 == 0b1001:
         return kind & 0b1111
@@ -148,7 +149,7 @@ def _length(rows: bytes) -> int:
 
 
 def head_of(events: Sequence[Event], before: bytes, content: bytes) -> SegmentHead:
-    """The head of these events, whose digest is ``content``, not signed yet."""
+    """The head of these events with the digest ``content``, not signed yet."""
     counts = Counter((event.cluster, event.type) for event in events)
     ticks = [event for event in events if event.type == ClockTicked.wire_type]
     times = [event.time_us for event in ticks]
@@ -176,7 +177,7 @@ def parted(file: bytes) -> tuple[SegmentHead, bytes]:
 
 
 def read_head(content: bytes) -> SegmentHead:
-    """The head that is written so. Raises DamagedSegmentError."""
+    """The head in these bytes. Raises DamagedSegmentError."""
     try:
         head = _decode_head(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -195,13 +196,13 @@ def row_of(event: Event) -> Row:
 
 
 def size_of(event: Event) -> int:
-    """Bytes of an event's body and attributes, with room for what MessagePack adds."""
+    """Bytes of an event's body and attributes, with room for MessagePack's overhead."""
     attributes = event.cluster, event.type, event.key, event.id, event.source, event.defect
     return len(event.body) + sum(len(a) if a.isascii() else 4 * len(a) for a in attributes) + 64
 
 
 def event_of(row: Row) -> Event:
-    """The event that is packed so."""
+    """The event in a packed row."""
     return Event(row[1], row[2], row[3], row[4], row[5], row[6], row[9], row[7], row[0], row[8])
 
 

@@ -1,8 +1,8 @@
-"""ADAPTER: where segments lie. A file appears under its name when it is whole, and on disk.
+"""ADAPTER: places of segments. A file appears under its name when it is whole, and on disk.
 
-A place is written in the ledger as it is found from there: a folder beside an SQLite ledger by its name, so that both can be moved
-together, any other by its whole path, and what lies in a bucket by its address. Where the store is, and who may ask it, is said by
-the environment of whoever reads, never by the ledger.
+A place is written in the ledger as it is found from there: a folder beside an SQLite ledger by its name, so that
+both can be moved together, any other by its whole path, and what lies in a bucket by its address. The store and its
+credentials come from the reader's environment, never from the ledger.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bus.object_store import SCHEME, Bucket, bucket_of
 from projections.engine.segments.form import LARGEST
 from projections.engine.store import IN_MEMORY
 
-#: What a killed process leaves: files that were not renamed yet.
+#: Files of a killed process: files that were not renamed yet.
 _DRAFTS = "segment-*.zst.*.new"
-#: So long what a bucket was seen to have is believed: `bursar status` asks after every segment.
+#: Validity of a bucket's listing: `bursar status` asks after every segment.
 LISTED_SECONDS = 5.0
 
 _databases = sa.table("pragma_database_list", sa.column("name"), sa.column("file"))
-#: The file of an SQLite ledger, also where another one that shows a past moment lies before it.
+#: The file of an SQLite ledger, also behind another one with a past moment.
 LEDGER_FILE = (
     sa.select(_databases.c.file)
     .where(_databases.c.name.in_(("live", "main")))
@@ -38,7 +38,7 @@ LEDGER_FILE = (
 
 
 class Place(Protocol):
-    """Where segments lie."""
+    """A place of segments."""
 
     def put(self, name: str, content: bytes) -> None:
         """Write a whole file, in place of one of this name. Raises SegmentPlaceError."""
@@ -53,7 +53,7 @@ class Place(Protocol):
         """Whether the place itself is there, as seen from this machine. Raises SegmentPlaceError."""
 
     def where(self, name: str) -> str:
-        """What a person finds the file by."""
+        """The file's address for people."""
 
 
 class FolderPlace:
@@ -107,7 +107,7 @@ class FolderPlace:
 class BucketPlace:
     """Below a prefix of a bucket of an S3-compatible store."""
 
-    #: By address: when a bucket was listed, whether it is there, and what it has.
+    #: By address: the time of a bucket's listing, its existence, and its content.
     _seen: ClassVar[dict[str, tuple[float, bool, frozenset[str]]]] = {}
 
     def __init__(self, address: str) -> None:
@@ -162,7 +162,7 @@ class BucketPlace:
 
 
 def place_of(text: str, ledger_file: str | None) -> Place:
-    """The place that is written so in a ledger, which lies in ``ledger_file`` where it is SQLite's."""
+    """The place written like this in a ledger, itself in ``ledger_file`` if it is SQLite's."""
     if text.startswith(SCHEME):
         return BucketPlace(text)
     folder = Path(text)

@@ -1,8 +1,8 @@
-"""The history as one: what was trimmed from the archive's table is read from segments, the rest from the table.
+"""The history as one: trimmed events are read from segments, the rest from the table.
 
-Every reader of events goes through here. A ledger can be trimmed between two looks at it, since each look of a question is a
-transaction of its own: so what the table gave counts only where, looked at afterwards, nothing of it was trimmed.
-A segment that is damaged or missing raises an error that names it, and no event is passed over.
+Every reader of events goes through here. A ledger can be trimmed between two reads, since each read of a question
+is a transaction of its own: so the table's rows count only if, checked afterwards, none of them was trimmed. A
+segment damaged or missing raises an error with its name, and no event is passed over.
 
 Source: ``docs/history.md`` (segments).
 """
@@ -40,22 +40,22 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 PART = 5_000
 
 
-#: The segment that was read last.
+#: The last read segment.
 _CACHE: dict[tuple[str, bytes], Content] = {}
 
 
 def file_name(first: int) -> str:
-    """The name of the segment that begins with this event."""
+    """The name of the segment from this event on."""
     return f"segment-{first:012d}.zst"
 
 
 class Segment:
-    """A segment as the ledger has it."""
+    """A segment as recorded in the ledger."""
 
     def __init__(self, row: tuple[Any, ...], file: str | None) -> None:
         self.last, self.first, self.written = int(row[0]), int(row[1]), str(row[2])
         self.sha256, self.head_bytes, self.trimmed = bytes(row[3]), bytes(row[4]), row[5] == 1
-        #: Whether the ledger says of it what can be said.
+        #: Whether the ledger has all its description.
         self.is_noted = row[5] in (0, 1)
         self._file = file
 
@@ -69,7 +69,7 @@ class Segment:
 
     @property
     def where(self) -> str:
-        """What a person finds the file by."""
+        """The file's address for people."""
         return self._place.where(file_name(self.first))
 
     @cached_property
@@ -84,7 +84,7 @@ class Segment:
 
     @property
     def is_place_here(self) -> bool:
-        """Whether this machine has the place that it lies in. Raises SegmentPlaceError."""
+        """Whether this machine has its place. Raises SegmentPlaceError."""
         return self._place.exists()
 
     @property
@@ -96,7 +96,7 @@ class Segment:
         return not self.trimmed and not self.is_place_here
 
     def bytes(self) -> bytes:
-        """The file, which is the one that was written. Raises DamagedSegmentError and SegmentPlaceError."""
+        """The file, proven to be the written one. Raises DamagedSegmentError and SegmentPlaceError."""
         found = self._place.get(file_name(self.first))
         if found is None:
             raise DamagedSegmentError("a segment of the history is missing", path=self.where)
@@ -120,7 +120,7 @@ class Segment:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which events are asked for: of a cluster, of types, of keys, of an id, None = any; and whether readable ones only."""
+    """A selection of events: of a cluster, of types, of keys, of an id, None = any; and whether readable ones only."""
 
     cluster: str | None = None
     types: frozenset[str] | None = None
@@ -167,7 +167,7 @@ ANY = Wanted()
 
 
 def sealed(select: Select, *more: sa.ColumnElement[bool]) -> list[Segment]:
-    """The segments that the ledger has, in order."""
+    """The segments in the ledger, in order."""
     rows = select(sa.select(segments).where(*more).order_by(segments.c.sequence))
     if not rows:
         return []
@@ -179,17 +179,17 @@ def sealed(select: Select, *more: sa.ColumnElement[bool]) -> list[Segment]:
 
 
 def sealed_until(select: Select) -> int:
-    """The last event that a segment holds; 0 where there is none."""
+    """The last event in a segment; 0 without one."""
     return int(select(sa.select(sa.func.max(segments.c.sequence)))[0][0] or 0)
 
 
 def trimmed_until(select: Select) -> int:
-    """The last event that only segments hold; 0 = the table has all."""
+    """The last event in segments only; 0 = the table has all."""
     return int(select(sa.select(sa.func.max(segments.c.sequence)).where(segments.c.trimmed == 1))[0][0] or 0)  # fmt: skip
 
 
 def trimmed(select: Select, after: int = 0, until: int | None = None) -> list[Segment]:
-    """The segments of events in (after, until] that the table does not hold any more. Raises DamagedSegmentError."""
+    """The segments of events in (after, until] missing in the table. Raises DamagedSegmentError."""
     columns = segments.c
     more = [columns.trimmed == 1, columns.sequence > after]
     found = sealed(select, *more, *([] if until is None else [columns.first <= until]))
@@ -211,7 +211,7 @@ def history(
     until: int | None = None,
     part: int = PART,
 ) -> Iterator[list[Event]]:
-    """The events in (after, until] that are wanted, in order, some thousand at a time and none of the lists empty."""
+    """The wanted events in (after, until], in order, some thousand at a time and none of the lists empty."""
     last = max((int(row[0]) for row in select(sa.select(checkpoints.c.sequence))), default=0)
     end = last if until is None else min(until, last)
     clauses = wanted.clauses()
@@ -244,14 +244,14 @@ def _parts(segment: Segment, wanted: Wanted, after: int, until: int, part: int) 
 
 
 def packed(segment: Segment, wanted: Wanted = ANY, after: int = 0, until: int | None = None) -> Iterable[Event]:  # fmt: skip
-    """The events of a segment in (after, until] that are wanted, in order."""
+    """The wanted events of a segment in (after, until], in order."""
     for row in segment.content().rows:
         if row[0] > after and (until is None or row[0] <= until) and wanted.has(row):
             yield event_of(row)
 
 
 def newest(select: Select, wanted: Wanted, most: int) -> list[Event]:
-    """The newest ``most`` events that are wanted, in order."""
+    """The newest ``most`` wanted events, in order."""
     query = sa.select(events).where(*wanted.clauses()).order_by(events.c.sequence.desc())
     while True:
         line = trimmed_until(select)
@@ -332,11 +332,11 @@ def counts(
 
 
 def clusters(select: Select, types: Collection[str] | None = None) -> set[str]:
-    """Of which clusters there are events, or events of these types."""
+    """The clusters with events, or with events of these types."""
     names = sa.select(events.c.cluster).distinct()
     if types is not None:
         names = names.where(events.c.type.in_(sorted(types)))
-    # The table first: what is trimmed meanwhile is counted twice.
+    # The table first: events trimmed meanwhile are counted twice.
     found = {cluster for (cluster,) in select(names)}
     for segment in trimmed(select):
         found |= {cluster for cluster, type, _ in segment.head.counts if types is None or type in types}  # fmt: skip
@@ -344,7 +344,7 @@ def clusters(select: Select, types: Collection[str] | None = None) -> set[str]:
 
 
 def selecting(connection: sa.Connection) -> Select:
-    """What asks one connection."""
+    """Queries over one connection."""
 
     def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(query)]

@@ -1,13 +1,15 @@
-"""Writes segments behind the ledger, and takes out of the archive's table what verified segments hold.
+"""Writes segments behind the ledger, and trims the archive's table to the events outside of verified segments.
 
-A segment is sealed in this order: the events are read from the table and their chain is computed; the file is written, on disk,
-and read back; then one transaction notes it. Killed in between, the same file is written again. The table is trimmed in this
-order: the oldest segment that is old enough is read and checked whole (file, signature, chain from end to end, the table's chain
-at its end), then one transaction deletes its events and notes that. So each event is in the table or in a segment that was
-just read, at every moment. What is parked stays in the table, as its raw bytes are asked for by name.
+A segment is sealed in this order: the events are read from the table and their chain is computed; the file is
+written, on disk, and read back; then one transaction notes it. Killed in between, the same file is written again.
+The table is trimmed in this order: the oldest segment of sufficient age is read and checked whole (file, signature,
+chain from end to end, the table's chain at its end), then one transaction deletes its events and notes that. So
+each event is in the table or in a segment read just before, at every moment. Parked events stay in the table, as
+their raw bytes are read by name.
 
-Age is by the history's own clock: the median time of a segment's last events against that of the ledger's last events. A single
-clock that was ahead changes neither, where the newest of all would stop the trimming for as long as it was ahead.
+Age is by the history's own clock: the median time of a segment's last events against that of the ledger's last
+events. A single fast clock changes neither. The newest time of all would stop the trimming as long as the clock is
+ahead.
 
 Source: ``docs/history.md`` (segments).
 """
@@ -48,12 +50,12 @@ from projections.engine.writers import writer
 MOST_BYTES = 32 * 2**20
 #: Events read at a time.
 PART = 2_000
-#: Last events whose median time is when they were.
+#: Number of last events for their median time.
 LAST = 101
 
 
 class Sealer:
-    """Seals and trims the ledger of ``store``. One process at a time: the one that may write the ledger."""
+    """Seals and trims the ledger of ``store``. One process at a time: the writer of the ledger."""
 
     def __init__(self, store: Store, signer: Signer, folder: Path | str, every: int) -> None:
         self._store = store
@@ -92,7 +94,7 @@ class Sealer:
     def trim(self, keep_us: int) -> SegmentHead | None:
         """Take the oldest segment's events out of the table, where its end is older than ``keep_us``; None where it is not.
 
-        Raises DamagedSegmentError, with nothing changed, where the segment is not what it should be, and SegmentPlaceError.
+        Raises DamagedSegmentError, with nothing changed, for a wrong segment, and SegmentPlaceError.
         """
         untrimmed = sa.select(sa.func.min(segments.c.sequence)).where(segments.c.trimmed == 0)
         found = sealed(self._store.select, segments.c.sequence == untrimmed.scalar_subquery())
@@ -113,13 +115,13 @@ class Sealer:
         return head
 
     def holding(self, sequence: int) -> Segment | None:
-        """The segment that holds this event; None where it is not sealed."""
+        """The segment with this event; None where it is not sealed."""
         chosen = segments.c.first <= sequence, segments.c.sequence >= sequence
         found = sealed(self._store.select, *chosen)
         return found[0] if found else None
 
     def prove(self, segment: Segment) -> None:
-        """Read the segment whole. Raises DamagedSegmentError where it is not what it should be, and SegmentPlaceError."""
+        """Read the segment whole. Raises DamagedSegmentError for a wrong one, and SegmentPlaceError."""
         head = checked(segment, self._keys()).head
         if not segment.trimmed and self._chain(head.last) != head.chain:
             raise DamagedSegmentError("a segment is not what the archive holds", path=segment.where)
@@ -140,8 +142,9 @@ class Sealer:
         return (found[0] if found else None), (moved[0][0] if moved else 0)
 
     def _left(self, first: int, link: bytes) -> tuple[SegmentHead, bytes] | None:
-        """The segment that begins here and is in the place already, as a killed process or another ledger of this history left it,
-        with its file: sound, signed by us, and what the archive holds, whatever its length. None where there is none.
+        """The segment starting here in the place already, left by a killed process or another ledger of this
+        history, with its file: sound, signed by us, and equal to the archive, whatever its length. None without
+        one.
         """
         file = self._place.get(file_name(first))
         head = None if file is None else _head_in(file)
@@ -216,16 +219,16 @@ def _head_in(file: bytes) -> SegmentHead | None:
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A segment that is what it should be."""
+    """A checked segment."""
 
     head: SegmentHead
     content: Content
 
 
 def checked_head(segment: Segment, keys: Collection[bytes]) -> tuple[SegmentHead, bytes]:
-    """The head and packed events of a segment whose file is there, is the one that was written, and is signed by one of ``keys``.
+    """The head and packed events of a segment with an existing, unchanged file signed by one of ``keys``.
 
-    Raises DamagedSegmentError saying what is wrong, and SegmentPlaceError.
+    Raises DamagedSegmentError with the reason, and SegmentPlaceError.
     """
     head, packed = parted(segment.bytes())
     _require(

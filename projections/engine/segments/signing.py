@@ -1,4 +1,4 @@
-"""The signature of a segment's head, by the key that signs the ledger's heads. Source: ``docs/history.md`` (segments); RFC 8032."""
+"""The signature of a segment's head, by the key of the ledger's heads. Source: ``docs/history.md`` (segments); RFC 8032."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Is every segment there, and what it was? Part of a verification: names each that is not.
+"""Checks the existence and content of every segment. Part of a verification: names each faulty one.
 
-A trimmed segment is read whole, and the chain goes through its events. Of any other the file, its head and the signature are
-checked, which covers the packed events, and the chain at both ends is the table's; where the folders of all segments are on another
-machine, what the ledger has of its head. Where the folder of any segment is here, a folder that is not is a finding: somebody
-may have written another one into the ledger.
+A trimmed segment is read whole, and the chain goes through its events. Of any other the file, its head and the
+signature (over the packed events) are checked, and the chain at both ends is the table's; if the folders of all
+segments are on another machine, the ledger's own record of the head. If the folder of any segment is here, a
+missing one is a finding: its path in the ledger may be forged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Tell = Callable[[str, int, str], None]
 
 
 class Walk:
-    """How far the chain was followed: after the event ``sequence``, whose chain value is ``chain``."""
+    """The position in the chain: after the event ``sequence`` with the chain value ``chain``."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Walk:
         self._witnesses = witnesses
         self._tell = tell
         self._progress = progress
-        #: The last event of the segments that were trimmed, the events there, the chain's value, and the newest observation.
+        #: The last event of the trimmed segments, the events there, the chain's value, and the newest observation.
         self.sequence = self.count = self.observed_us = 0
         self.chain = GENESIS
         self.last: Event | None = None
 
     def run(self) -> None:
-        """Follow the chain to the end of what was trimmed, and check all segments."""
+        """Follow the chain to the end of the trimmed part, and check all segments."""
         end, is_table = 0, False
         found = sealed(self._select)
         is_here = any(map(_is_here, found))
@@ -82,7 +82,7 @@ class Walk:
         self._move(segment, found.head.chain, found.head.newest_us)
 
     def _left(self, segment: Segment, content: Content) -> None:
-        """What the table still has of it: parked events, as they were."""
+        """Its rest in the table: parked events, as they were."""
         column = events.c.sequence
         left = sa.select(events).where(column >= segment.first, column <= segment.last)
         rows = self._select(left)
@@ -107,7 +107,7 @@ class Walk:
             raise DamagedSegmentError("a segment is not what the archive holds", path=segment.where)
 
     def _passed(self, segment: Segment) -> None:
-        """Go on behind a segment that cannot be read, by what the ledger has of its head."""
+        """Go on after an unreadable segment, by the ledger's record of its head."""
         if segment.trimmed:
             try:
                 self._move(segment, segment.head.chain, segment.head.newest_us)
@@ -123,7 +123,7 @@ class Walk:
 
 
 def _is_here(segment: Segment) -> bool:
-    """Whether this machine has its folder; one that cannot be looked at is a finding of its own."""
+    """Whether this machine has its folder; an inaccessible one is a finding of its own."""
     with suppress(LedgerError, SegmentPlaceError):
         return segment.is_place_here
     return False
