@@ -1,6 +1,6 @@
-"""What is on one pod's account at a moment: waiting, held segments, unknown time, flags.
+"""The account of one pod at a moment: waiting, held segments, unknown time, flags.
 
-The rows behind `bursar acct`, and what every aggregate must add up to.
+The rows behind `bursar acct`, and the control sum of every aggregate.
 
 Source: docs/accounting.md.
 """
@@ -43,7 +43,7 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 def of_model(holding: Holding, model: str) -> Holding:
-    """What of a segment with several models is of ``model``: its cards; CPU and memory count with the first."""
+    """The part of ``model`` in a segment with several models: its cards; CPU and memory count with the first."""
     entries = of_segment(holding.model, holding.gpu_milli, holding.devices, "")
     found = next((one for one in entries if one.model == model), None)
     if found is None:
@@ -53,7 +53,9 @@ def of_model(holding: Holding, model: str) -> Holding:
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One pod as of a moment. All seconds whole; ``is_open`` means it still holds or waits then."""
+    """One pod as of a moment. All seconds whole; ``is_open``: still bound or waiting then. ``is_open`` means it
+    still holds or waits then.
+    """
 
     uid: str
     cluster: str
@@ -82,11 +84,11 @@ def accounts(
     where: tuple[sa.ColumnElement[bool], ...] = (),
     moments: Mapping[str, int] | None = None,
 ) -> list[Account]:
-    """The account of every pod that was created before ``as_of_s``, by creation and uid.
+    """The account of every pod created before ``as_of_s``, by creation and uid.
 
-    What happened at or after that second is not in it: a run that ended later is open, a segment that began
-    later is not there. ``moments``: cluster to the second up to which it was observed; what is open holds until then, and
-    the time from then on is unknown.
+    Events at or after that second are not in it: a run ended later is open, a segment begun later is missing.
+    ``moments``: cluster to the second of its last observation; open intervals end there, and the time from then on
+    is unknown.
     """
     known = moments or {}
     runs = pod_runs.c
@@ -116,7 +118,7 @@ def _account(
 ) -> Account:
     created_s, start_s, end_s, unknown_s = row[6:10]
     is_open = end_s is None or end_s > as_of_s
-    # A pod that is not ended is known to be there up to the last observation of its cluster.
+    # A pod without an end exists up to the last observation of its cluster.
     last_s = as_of_s if end_s is not None else max(known_s, created_s)
     stops = [second for second in (start_s, end_s, last_s) if second is not None]
     waited_until = start_s if start_s is not None and start_s <= as_of_s else min(stops[-2:])

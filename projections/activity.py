@@ -1,11 +1,11 @@
-"""When was a notebook last active, by what evidence, and since when is it idle, busy or unknown?
+"""The last activity of each notebook, its evidence, and the start of its idle, busy or unknown time.
 
-One row per pod, since a new pod is a new run and inherits nothing. All a row holds is the newest or the largest of what was
-seen, so that the order of arrival changes nothing. Spans follow from that without a history of their own: a notebook is busy
-at least since it was last seen not busy, and unknown since it was last readable.
+One row per pod, since a new pod is a new run and inherits nothing. A row holds only the newest or the largest
+observed values, so the order of arrival changes nothing. Spans follow from them without a history of their own: a
+notebook is busy at least since its last probe as not busy, and unknown since its last readable probe.
 
-A time that its source was caught lying about is not in the evidence, so it cannot move ``active_us`` (docs/wrong-input.md).
-Judging the row is the culling reactor's.
+A time from a source caught lying is not in the evidence, so it cannot move ``active_us`` (docs/wrong-input.md). The
+culling reactor evaluates the row.
 
 Source: docs/culling.md.
 """
@@ -28,9 +28,9 @@ notebook_activity = row_table(
     sa.Column("cluster", sa.Text, nullable=False),
     # The newest look, readable or not.
     sa.Column("observed_us", Integer, nullable=False),
-    # The newest look at which any source was readable; None = never.
+    # The newest probe with any readable source; None = never.
     sa.Column("known_us", Integer),
-    # The newest activity, and who saw it; None = no source named any.
+    # The newest activity, and its source; None = no source reported any.
     sa.Column("active_us", Integer),
     sa.Column("active_source", sa.Text),
     # As of the newest readable look of each source.
@@ -38,7 +38,7 @@ notebook_activity = row_table(
     sa.Column("connected", sa.Integer, nullable=False),
     # Since when it is not known to have been other than busy; None = it is not busy.
     sa.Column("busy_since_us", Integer),
-    # Source=outcome of the newest look of each, and what was not believed, sorted, with commas.
+    # Source=outcome of the newest probe of each, and rejected values, sorted, with commas.
     sa.Column("outcomes", sa.Text, nullable=False),
     sa.Column("flags", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
@@ -46,17 +46,17 @@ notebook_activity = row_table(
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """What one source said in all. Times in microseconds UTC; 0 = never."""
+    """All evidence of one source. Times in microseconds UTC; 0 = never."""
 
-    #: The newest readable look and what it said.
+    #: The newest readable probe and its result.
     ok_us: int = 0
     ok: Evidence | None = None
-    #: The newest look that was not readable, and why.
+    #: The newest unreadable probe, and the reason.
     failed_us: int = 0
     failed: Evidence | None = None
     #: The newest activity of all readable looks.
     active_us: int | None = None
-    #: The newest readable look at which it was not busy, and the oldest at which it was.
+    #: The newest readable probe as not busy, and the oldest one as busy.
     not_busy_us: int = 0
     first_busy_us: int | None = None
 
@@ -69,7 +69,7 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Activity(msgspec.Struct, frozen=True):
-    """All that is known of one notebook's activity. ``sources`` is sorted by name."""
+    """All evidence of one notebook's activity. ``sources`` is sorted by name."""
 
     cluster: str
     uid: str
@@ -79,12 +79,12 @@ class Activity(msgspec.Struct, frozen=True):
 
     @property
     def known_us(self) -> int | None:
-        """The newest look at which any source was readable."""
+        """The newest probe with any readable source."""
         return max((seen.ok_us for _, seen in self.sources), default=0) or None
 
     @property
     def active(self) -> tuple[int, str] | None:
-        """The newest activity and its source, the last by name of those that saw it."""
+        """The newest activity and its source, the last by name among equals."""
         return max(
             ((s.active_us, name) for name, s in self.sources if s.active_us is not None),
             default=None,
@@ -140,7 +140,7 @@ def _after(seen: Seen, evidence: Evidence, at_us: int) -> Seen:
 
 
 def _active_us(evidence: Evidence, at_us: int) -> int | None:
-    """When readable evidence says that something was active; a kernel's start is one, its starting is not."""
+    """The time of activity in readable evidence; a kernel's start is one, its starting is not."""
     if evidence.busy:
         return at_us
     times = [us for us in (evidence.active_us, evidence.starting_since_us) if us is not None]

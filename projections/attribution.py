@@ -1,20 +1,20 @@
 """Attribution of an object by the labels around it: its quota, and the types of its demand. Pure.
 
 Each label is looked for by itself: on the top workload of the pod's owner chain, else on the pod, else on its
-namespace (a mapping for all that is in it). ``biz.group.resource.quota``, wherever it stands, goes before
-Koordinator's label. What names no quota belongs to the ElasticQuota that serves its namespace. A type counts only where a quota
-is found.
+namespace (a mapping for all its objects). ``biz.group.resource.quota``, wherever it stands, goes before
+Koordinator's label. Objects without a quota label belong to the ElasticQuota of their namespace. A type counts only
+together with a quota.
 
 Whoever may edit workloads may write their labels, so a label alone does not choose a quota:
 
-- A namespace that is mapped belongs to that quota. Its workloads may name the quota itself, one below it, or one that names
-  or selects the namespace; whatever else they name, they are charged to the mapped one.
-- A quota that names or selects namespaces, or stands below one that does, serves no others: who names it from elsewhere belongs to
-  none, also by Koordinator's label, or by an ElasticQuota that has its name.
-- A selector looks at the labels of the namespace as they were observed. A namespace that was not observed is selected by none.
+- A mapped namespace belongs to that quota. Its workloads may name the quota itself, one below it, or one with the
+  namespace in its names or selector; with any other name, they are charged to the mapped one.
+- A quota with names or a selector of namespaces, or below such a quota, serves no others: an object elsewhere
+  naming it belongs to none, also by Koordinator's label, or by an ElasticQuota of the same name.
+- A selector uses the observed labels of the namespace. An unobserved namespace is selected by none.
 
-These rules hold for quotas whose objects were observed with what they serve (:class:`bus.events.quotas.Serves`); of those that
-older histories tell of, the label alone decides, as it did then. The ledger and admission ask the same function.
+These rules apply to quotas with an observed :class:`bus.events.quotas.Serves`; for quotas of older histories, the
+label alone decides, as it did then. The ledger and admission use the same function.
 
 Source: ``docs/admission.md``, "Whose quota".
 """
@@ -38,7 +38,8 @@ UNASSIGNED = "unassigned"
 #: Levels of a tree that are followed.
 LEVELS = 16
 
-#: What one object names: business quota, cpu type, GPU type, memory type, elastic quota; "" where it names none.
+#: The names in one object's labels: business quota, cpu type, GPU type, memory type, elastic quota; "" for a
+#: missing one.
 Names = tuple[str, str, str, str, str]
 
 #: Quota, cpu type, GPU type, memory type.
@@ -57,14 +58,14 @@ _NO_NAMES: tuple[Names, ...] = (("", "", "", "", ""),)
 
 
 class SeenNamespace(msgspec.Struct, frozen=True):
-    """A namespace by name, with at least those of its labels by which it may be selected; None where it was not observed."""
+    """A namespace by name, with at least its selectable labels; None for an unobserved one."""
 
     name: str
     labels: Mapping[str, str] | None = None
 
 
 class Rule(msgspec.Struct, frozen=True, array_like=True):
-    """Below which quota one stands, and which namespaces it names or selects."""
+    """The parent of a quota, and the names and selector of its namespaces."""
 
     parent: str = ""
     namespaces: tuple[str, ...] = ()
@@ -72,7 +73,7 @@ class Rule(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it serves only those that it names or selects."""
+        """Whether it serves only the namespaces in its names or selector."""
         return bool(self.namespaces or self.selector)
 
     def has(self, namespace: SeenNamespace) -> bool:
@@ -90,11 +91,11 @@ def _meets(name: str, labels: Mapping[str, str], one: Requirement) -> bool:
 
 
 def selectable(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those of a namespace's labels by which quotas may select it, beside its name."""
+    """A namespace's selectable labels, besides its name."""
     return {key: value for key, value in labels.items() if key.startswith(SELECTABLE)}
 
 
-#: The rule of a quota by name; None of one of which it was not observed whom it serves.
+#: The rule of a quota by name; None if its observation lacks the served namespaces.
 Rules = Callable[[str], Rule | None]
 
 
@@ -104,7 +105,7 @@ def no_rules(quota: str) -> Rule | None:
 
 
 def counts(named: str, mapped: str, namespace: SeenNamespace, rules: Rules) -> tuple[str, bool]:
-    """The business quota that an object is charged to ("" for none), and whether it may name what it names.
+    """The business quota charged for an object ("" for none), and whether the object may name its quota.
 
     ``named`` stands on the object, ``mapped`` on its ``namespace``; "" where there is none.
     """
@@ -122,13 +123,15 @@ def counts(named: str, mapped: str, namespace: SeenNamespace, rules: Rules) -> t
 
 
 def serves(quota: str, namespace: SeenNamespace, rules: Rules) -> bool:
-    """Whether the quota serves the namespace: by its own names and selector, else by those of the next one above that has any."""
+    """Whether the quota serves the namespace: by its own names and selector, else by those of the nearest ancestor
+    with any.
+    """
     rule = bound(quota, rules)
     return rule is None or rule.has(namespace)
 
 
 def bound(quota: str, rules: Rules) -> Rule | None:
-    """The rule of the quota, or else of the next one above it, that names or selects namespaces; None where none does."""
+    """The rule of the quota, or of its nearest ancestor with names or a selector of namespaces; None where none does."""
     for _ in range(LEVELS):
         rule = rules(quota) if quota else None
         if rule is None or rule.is_bounded:
@@ -150,7 +153,7 @@ def is_below(quota: str, top: str, rules: Rules) -> bool:
 
 
 def names(labels: Mapping[str, str]) -> Names | None:
-    """What an object's labels name; None for nothing."""
+    """The names in an object's labels; None for nothing."""
     if _NAMING.isdisjoint(labels):
         return None
     get = labels.get
@@ -167,10 +170,10 @@ def attributed(
     rules: Rules = no_rules,
     serving: str = "",
 ) -> Attribution:
-    """Each by the first of ``sources`` that names it; nothing where no quota is found. The last one is the namespace's.
+    """Each name from the first of ``sources`` with it; nothing without a quota. The last one is the namespace's.
 
-    ``labels`` are the selectable ones of the namespace, None where it was not observed.
-    ``serving`` is the ElasticQuota that serves the namespace, "" for none: for what names none.
+    ``labels`` are the selectable ones of the namespace, None for an unobserved one. ``serving`` is the ElasticQuota
+    of the namespace, "" for none: for objects without a quota label.
     """
     named = [source for source in sources if source is not None]
     if not named and not serving:
@@ -192,5 +195,5 @@ def attributed(
 
 
 def mentioned(found: Names | None) -> tuple[str, ...]:
-    """The quotas that an object names."""
+    """The quotas in an object's labels."""
     return tuple(filter(None, (found[0], found[4]))) if found is not None else ()

@@ -1,11 +1,12 @@
 """Placements by the scheduler: the node chosen for each pod, and the binder's report.
 
-One row for each placement, by the pod's uid and the id of its pass. Whether the pod got the node is no part of the row: the
-pod itself says so (:mod:`projections.pod_runs`), and ``v1_bind_decisions`` joins both. A decision that binds keeps neither the
-best nodes nor refusals: the pass in the archive has them.
+One row for each placement, by the pod's uid and the id of its pass. The result on the node is not in the row: the
+pod itself reports it (:mod:`projections.pod_runs`), and ``v1_bind_decisions`` joins both. A binding decision keeps
+neither the best nodes nor refusals: the pass in the archive has them.
 
-Of a shadow a pod has one row, for the newest attempt: a pod that nobody binds is tried again every few minutes. It keeps the best
-nodes with their scores, which the real placement is compared with, or that no node took the pod.
+Of a shadow a pod has one row, for the newest attempt: a pod without a binder is tried again every few minutes. It
+keeps the best nodes with their scores, for comparison with the real placement, or the fact that every node refused
+the pod.
 
 Source: docs/scheduling.md.
 """
@@ -51,7 +52,7 @@ bind_decisions = row_table(
 
 
 class BindDecision(msgspec.Struct, frozen=True):
-    """A placement of one pod, and how its bind failed, as far as both were seen."""
+    """A placement of one pod, and the error of its bind, as far as both were observed."""
 
     cluster: str
     uid: str
@@ -80,7 +81,7 @@ class _Tried(msgspec.Struct, frozen=True):
 
 
 def parts(fact: SchedulingPassed | BindSettled) -> Iterator[_Tried | FailedBind]:
-    """One part for each pod that has a row."""
+    """One part for each pod with a row."""
     if isinstance(fact, BindSettled):
         yield from (one for one in fact.failed if one.decision)
         return

@@ -52,7 +52,7 @@ _PROJECTIONS = (
     reservations.projection,
 )
 
-#: The current budgets go first: an observation at which they cannot be reckoned changes nothing else.
+#: The current budgets go first: an observation with uncomputable budgets changes nothing else.
 _DERIVATIONS = (current_budgets.derivation, pod_runs.derivation, card_supply.derivation)
 
 #: Sums over all rows of a derivation.

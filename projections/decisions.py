@@ -1,7 +1,7 @@
 """The decisions of reactors, each with its object and its outcome.
 
-One row for each decision, by its id. Decision and outcome may come in any order; of two that claim one id the text
-decides, so that arrival never does.
+One row for each decision, by its id. Decision and outcome may come in any order; of two with one id the text
+decides, so arrival never does.
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -31,7 +31,7 @@ decisions = row_table(
     # Null where only an outcome was seen.
     sa.Column("type", sa.Text),
     sa.Column("reactor", sa.Text),
-    # What it is about: a pod's uid, or the decision that it undoes.
+    # Its object: a pod's uid, or the undone decision.
     sa.Column("key", sa.Text),
     sa.Column("kind", sa.Text),
     sa.Column("namespace", sa.Text),
@@ -53,7 +53,7 @@ decisions = row_table(
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A decision and its outcome, as far as they were seen. ``settled_us`` 0 = it has none."""
+    """A decision and its outcome, as far as they were observed. ``settled_us`` 0 = without outcome."""
 
     cluster: str
     id: str
@@ -90,7 +90,7 @@ def _text(fact: Decision | EffectSettled) -> str:
 
 
 class _Body(msgspec.Struct):
-    """Both facts as they were published."""
+    """Both facts as published."""
 
     decision: msgspec.Raw = msgspec.field(name="said", default=msgspec.Raw(b"null"))
     settled: EffectSettled | None = None

@@ -1,10 +1,9 @@
-"""The ElasticQuota that served each namespace, over time.
+"""The ElasticQuota of each namespace, over time.
 
-For pods that no label puts into a quota, by the rule that admission asks
-(:class:`projections.quota_trees.elastic.served.ElasticQuotas`),
-applied to what was there at each second. A quota is there from its stamp of creation, by whatever it was seen to say first, and
-until it was seen to be deleted; one without a stamp was always there. What it says later holds from the second at which that was
-seen.
+For pods without a quota label, by admission's rule (:class:`projections.quota_trees.elastic.served.ElasticQuotas`),
+applied to the existing quotas of each second. A quota exists from its stamp of creation, with its first observed
+spec, and until its observed deletion; one without a stamp existed always. Later specs are valid from the second of
+their observation.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from projections.timelines import MICROSECONDS
 if TYPE_CHECKING:
     from projections.quotas import Quota
 
-#: (second from which it holds, name of the quota, "" for none), oldest first.
+#: (first second, name of the quota, "" for none), oldest first.
 Timeline = list[tuple[int, str]]
 
 EVER = -(2**62)
@@ -43,22 +42,22 @@ class _Seen(msgspec.Struct, frozen=True):
     spec: _Said | None
 
 
-#: What one object said, and from which second: oldest first.
+#: The specs of one object, and their first seconds: oldest first.
 _States = list[tuple[int, _Seen]]
 
 
 class ElasticServing:
-    """Every ElasticQuota of the ledger, and whom they served."""
+    """Every ElasticQuota of the ledger, and its namespaces."""
 
     def __init__(self) -> None:
         #: By (cluster, name) and uid.
         self._states: dict[tuple[str, str], dict[str, _States]] = {}
-        #: By (cluster, namespace), the names of quotas that ever lay there or listed it.
+        #: By (cluster, namespace), the names of quotas ever in it or with it in their list.
         self._near: dict[tuple[str, str], set[str]] = {}
         self._read: dict[tuple[str, str], Timeline] = {}
 
     def declare(self, quota: Quota) -> dict[str, int]:
-        """An ElasticQuota says something new. From which second each namespace is served by others than before."""
+        """An ElasticQuota has a new spec. Returns the first second of another serving quota for each namespace."""
         states = _states(quota)
         known = self._states.get((quota.cluster, quota.name), {})
         if states == known.get(quota.uid, []):
@@ -76,7 +75,7 @@ class ElasticServing:
         return found
 
     def take(self, quota: Quota) -> None:
-        """Take in what an ElasticQuota says."""
+        """Apply an ElasticQuota's spec."""
         states = _states(quota)
         known = self._states.setdefault((quota.cluster, quota.name), {})
         touched = _namespaces(states).union(*map(_namespaces, known.values()))
@@ -86,7 +85,7 @@ class ElasticServing:
             self._read.pop((quota.cluster, namespace), None)
 
     def timeline(self, cluster: str, namespace: str) -> Timeline:
-        """The quotas that served a namespace."""
+        """The serving quotas of a namespace over time."""
         names = self._near.get((cluster, namespace))
         if names is None:
             return NOBODY
@@ -104,7 +103,7 @@ def _states(quota: Quota) -> _States:
     if not changes:
         return []
     created = changes[0][1][0]
-    # A watcher's clock may be behind: what was seen is there.
+    # A watcher's clock may be behind: an observed object exists.
     first = min(parse_stamp(created) // MICROSECONDS, changes[0][0]) if created else EVER
     found = [
         (second, _Seen(quota.name, quota.uid, quota.namespace, value[0], _Said(*value[1:])))
@@ -118,7 +117,7 @@ def _states(quota: Quota) -> _States:
 
 
 def _namespaces(states: _States) -> set[str]:
-    """Those that one object may serve at some time."""
+    """Namespaces possibly served by one object at some time."""
     return {
         namespace
         for _, seen in states

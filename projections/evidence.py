@@ -1,10 +1,10 @@
-"""How far has each cluster been observed, by kind of object, and so up to when is it known what is open?
+"""The last observation of each cluster, by kind of object: open runs are known up to there.
 
-One row for each cluster and kind: the newest time of an observation. The greatest of a cluster's rows is *the moment* up
-to which its open runs are valued; what came after it is unknown. Only what sources saw moves it: objects, complete lists,
-and the word that a source is still being told (``source.heard``). A command, a tick, a decision or a credit says nothing
-of whether a pod was still there, whatever the time at which it was published. Samples of notebooks have a row of their own,
-which moves no moment: a server that answers shows no other pod.
+One row for each cluster and kind: the newest time of an observation. The greatest of a cluster's rows is *the
+moment*, the end of its open runs; later time is unknown. Only observations of sources move it: objects, complete
+lists, and a source's heartbeat (``source.heard``). A command, a tick, a decision or a credit is no evidence of a
+pod, whatever its time of publication. Samples of notebooks have a row of their own, without effect on a moment: an
+answering server shows no other pod.
 
 A row is the maximum over the set of observations, so their order does not matter.
 
@@ -79,7 +79,7 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
 PODS, NOTEBOOKS, OTHERS = "pods", "notebooks", "objects"
 
-#: What each fact is an observation of; :class:`SourceHeard` names it itself.
+#: The kind observed in each fact; :class:`SourceHeard` names it itself.
 _KINDS: dict[type[Fact], str] = {
     PodObserved: PODS,
     PodVanished: PODS,
@@ -132,7 +132,7 @@ _KINDS: dict[type[Fact], str] = {
     NotebookSampled: NOTEBOOKS,
 }
 FACTS: tuple[type[Fact], ...] = (*_KINDS, SourceHeard)
-#: Facts that move the moment.
+#: Facts with an effect on the moment.
 MOVING: tuple[type[Fact], ...] = tuple(fact for fact in FACTS if fact is not NotebookSampled)
 
 
@@ -170,7 +170,7 @@ def fold(row: Evidence | None, fact: Fact, event: Event) -> Evidence:
 
 
 def moments(select: Select) -> dict[str, int]:
-    """Cluster to the moment up to which its open runs are valued, microseconds; a cluster that nobody observed has none."""
+    """Cluster to the moment, the end of its open runs, microseconds; an unobserved cluster has none."""
     return _newest(select, evidence.c.kind != NOTEBOOKS)
 
 

@@ -28,7 +28,7 @@ namespaces = row_table(
     sa.Column("state", sa.Text, nullable=False),
 )
 
-#: Team, user, what its labels name of quotas, and the labels by which quotas may select it.
+#: Team, user, quota names in its labels, and its selectable labels.
 Owners = tuple[str | None, str | None, Names | None, dict[str, str]]
 
 #: uid, and its owners
@@ -45,7 +45,7 @@ class Namespace(msgspec.Struct, frozen=True):
     sequence: int = 0
 
     def owners(self) -> list[tuple[int, Owners]]:
-        """(second from which it holds, owners), oldest first."""
+        """(first second, owners), oldest first."""
         return timelines.distinct(
             (second, value[1:]) for second, value in timelines.changes(self.history)
         )

@@ -1,4 +1,4 @@
-"""Nodes over time: the GPU model of each, and the resources that it offers.
+"""Nodes over time: the GPU model of each, and its resources.
 
 Source: docs/accounting.md (GPU model: first seen holds for all time before, a later change cuts).
 """
@@ -44,10 +44,10 @@ nodes = row_table(
 #: uid, model, allocatable (JSON, sorted), ready, unschedulable
 Value = tuple[str, str | None, str, int, int]
 
-#: In the place of a label: the labels that name the model, as JSON, where there are several.
+#: Instead of a label: the labels of the model, as JSON, if there are several.
 _MODELS = "bursar.io/model-labels"
 
-#: Labels that name a model, by falling precedence.
+#: Labels of a model, by falling precedence.
 _MODEL_LABELS = LabelPolicy().model_labels
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 _MIB = 2**20 * NANO
@@ -60,14 +60,14 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     history: tuple[tuple[str, int, Value], ...] = ()
     gone: tuple[str, int] | None = None
-    #: Of its observations those that say how its cards are divided and shared, texts as JSON.
+    #: Its observations of divided and shared cards, texts as JSON.
     cards: tuple[tuple[str, int, str], ...] = ()
     sequence: int = 0
 
     def models(self) -> list[tuple[int, str | None]]:
-        """(second from which it holds, GPU model), oldest first.
+        """(first second, GPU model), oldest first.
 
-        A label that is absent keeps its last value, as long as the node has its uid.
+        An absent label keeps its last value, as long as the node has its uid.
         """
         texts = self._texts()
         points: list[timelines.Point] = []
@@ -84,14 +84,14 @@ class Node(msgspec.Struct, frozen=True):
         return timelines.changes(tuple(points))
 
     def sharing(self) -> list[tuple[int, str]]:
-        """(second from which it holds, what it says of shared cards as JSON), oldest first; "" where it says nothing.
+        """(first second, report about shared cards as JSON), oldest first; "" without a report.
 
-        A label or annotation that is absent keeps its last value, as long as the node has its uid.
+        An absent label or annotation keeps its last value, as long as the node has its uid.
         """
         return timelines.changes(self.sharing_points()) if self.cards else []
 
     def sharing_points(self) -> timelines.History:
-        """What each observation says of shared cards, by the same rule."""
+        """The report about shared cards in each observation, by the same rule."""
         texts = self._texts()
         points: list[timelines.Point] = []
         uid, last, shown = "", "", ""
@@ -132,7 +132,7 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
 
 
 def sharing_of(fact: NodeObserved, before: str) -> str:
-    """What a node reports of shared cards, as JSON; ``before``: what it reported earlier under the same uid."""
+    """A node's report about shared cards, as JSON; ``before``: its earlier report under the same uid."""
     return _sharing(before, reported) if (reported := _cards(fact)) else before
 
 
@@ -165,7 +165,7 @@ def _encode(texts: dict[str, str]) -> str:
 
 
 def _card_memory(allocatable: dict[str, str]) -> int:
-    """MiB of one card on a node that Koordinator counts; 0 where it does not say how many cards or how much memory."""
+    """MiB of one card on a node counted by Koordinator; 0 if the number of cards or the memory is missing."""
     for name in KOORDINATOR_MEMORY:
         prefix = name.partition("/")[0]
         for percent in ("gpu", "gpu-core", "gpu-memory-ratio"):
@@ -185,7 +185,7 @@ def _amount(text: str | None, unit: int) -> int:
 def _is_stand_in(
     model: str, held: str | None, now: Mapping[str, str], before: Mapping[str, str]
 ) -> bool:
-    """Whether ``model`` is of a label that stood behind that of ``held`` before, and that label is absent now."""
+    """Whether ``model`` comes from a label of lower precedence than ``held``'s before, and that label is absent now."""
     if held is None or model == held:
         return False
     first = next((name for name in _MODEL_LABELS if before.get(name) == held), None)

@@ -1,7 +1,7 @@
 """The quotas, each with its parent and its limits.
 
-One row for each quota by uid, as its newest observation says; what it said before lies in the history. A namesake that
-is created again is another row, so parents, which are named, are looked for among those that are not vanished.
+One row for each quota by uid, from its newest observation; earlier ones are in the history. A namesake created
+again is another row, so parents, given by name, are searched among existing quotas.
 
 Source: docs/quotas.md.
 """
@@ -43,7 +43,7 @@ quotas = row_table(
 )
 
 
-#: Of an ElasticQuota: when it was created ("" for not stated), the namespaces that it lists, and whether it holds quotas.
+#: Of an ElasticQuota: its creation ("" for missing), its listed namespaces, and whether it holds quotas.
 ElasticValue = tuple[str, tuple[str, ...], bool]
 
 
@@ -59,9 +59,9 @@ class Quota(msgspec.Struct, frozen=True):
     observed: QuotaObserved | None = None
     time_us: int = 0
     gone: tuple[str, int] | None = None
-    #: Below which quota it stood, and which namespaces it served, over time; only where that was observed.
+    #: Its parent, and its served namespaces, over time; only if observed.
     rules: tuple[tuple[str, int, Rule], ...] = ()
-    #: What an ElasticQuota said of whom it serves, over time.
+    #: An ElasticQuota's served namespaces, over time.
     elastic: tuple[tuple[str, int, ElasticValue], ...] = ()
     sequence: int = 0
 
@@ -91,7 +91,7 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
     if fact.kind == "ElasticQuota":
         created = fact.created or ""
         if created:
-            parse_stamp(created)  # One that cannot be read is no observation.
+            parse_stamp(created)  # An unreadable one makes the observation invalid.
         elastic = timelines.added(elastic, *seen, (created, fact.namespaces, fact.is_parent))
     elif (rule := rule_of(fact)) is not None:
         rules = timelines.added(rules, *seen, rule)
@@ -107,7 +107,7 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
 
 
 def rule_of(fact: QuotaObserved) -> Rule | None:
-    """Which namespaces a business quota serves, as its object says it; None where it does not say."""
+    """The served namespaces in a business quota's object; None if they are missing."""
     if fact.serves is None or fact.kind != "BizGroupResourceQuota":
         return None
     return Rule(fact.parent, fact.serves.namespaces, fact.serves.selector)
@@ -122,7 +122,7 @@ _elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 def _shown(row: Quota) -> dict[str, Any]:
     observed = row.observed
-    # Rows of older histories, which say nothing of namespaces, stay as they were.
+    # Rows of older histories, without namespaces, stay as they were.
     served = row.rules or row.elastic
     state = (observed, row.time_us, row.gone, *((served,) if served else ()))
     return {

@@ -1,22 +1,23 @@
-"""How much did each group hold, wait and lose sight of on each day (UTC), and how many pods were in it?
+"""The held, waiting and unknown time of each group on each day (UTC), and the number of its pods.
 
-Sums over the pods that have ended, cut at the days of UTC: what ``bursar report`` adds up, so that a question about a year
-reads days and not pods. When a late fact changes a pod, its old share is taken out and its new share put in. What has not
-ended is valued when it is asked for (:mod:`projections.reports`).
+Sums over the ended pods, cut at the days of UTC: the addends of ``bursar report``, so a question about a year reads
+days and not pods. When a late fact changes a pod, its old share is taken out and its new share put in. Open pods
+are valued at the time of the question (:mod:`projections.reports`).
 
-**Counting pods.** A pod is counted once in a group, however many rows of the group it is in: on several days, or because it
-changed its team, user, quota or model. So a row is told apart by where else its pods were before, in ``seen`` and, of holding
-alone, ``seen_held``: ``0:1 2:0`` says that they were in the same group one day earlier, and on the same day in a group that
-differs in the dimension of bit 1. A question by some of the dimensions and from some day leaves out the rows whose pods it has
-counted: those with an entry that differs in no dimension of the question and is not before its first day. Entries that
-another one implies are not kept, so a pod that never changes has two kinds of rows: its first day, and all others.
+**Counting pods.** A pod is counted once in a group, however many rows of the group it is in: on several days, or
+because it changed its team, user, quota or model. So a row is identified by its pods' earlier groups too, in
+``seen`` and, of holding alone, ``seen_held``: ``0:1 2:0`` means: in the same group one day earlier, and on the same
+day in a group with another value in the dimension of bit 1. A question by some of the dimensions and from some day
+skips the rows of already counted pods: those with an entry equal in all dimensions of the question and not before
+its first day. Entries implied by another one are dropped, so a pod without changes has two kinds of rows: its first
+day, and all others.
 
-**Periods that begin or end within a day.** Pods that began and ended within one day are summed a second time, by the quarter of
-an hour of their creation (``report_slots``): what a question leaves out of its first and last day. Only pods that were there at
-the cut are read (:mod:`projections.reports.days`).
+**Periods with a start or end within a day.** Pods of a single day are summed a second time, by the quarter of an
+hour of their creation (``report_slots``): the part a question subtracts from its first and last day. Only pods
+existing at the cut are read (:mod:`projections.reports.days`).
 
-Alternatives refused: sums of hours, of which a pod has a row for each; a row for each pod and day, which is what shall not be
-read; estimates (HyperLogLog), which are not exact; a table for each set of dimensions, of which there are 256.
+Alternatives refused: sums of hours, with a row of a pod for each; a row for each pod and day, too many to read;
+estimates (HyperLogLog), inexact; a table for each of the 256 sets of dimensions.
 
 Source: docs/accounting.md.
 """
@@ -38,7 +39,7 @@ from projections.pod_runs import NOBODY, PodRun, Segment, is_one_day
 from projections.timelines import DAY
 from projections.usage import pieces
 
-#: What the values of a :class:`_Stretch` are, in order.
+#: The values of a :class:`_Stretch`, in order.
 DIMENSIONS = (
     "cluster", "team", "user_name", "namespace", "quota", "model", "node", "workload",
 )  # fmt: skip
@@ -72,7 +73,9 @@ def _table(name: str, dimensions: Sequence[str], period: str = "day_s") -> sa.Ta
 
 
 class _Stretch(NamedTuple):
-    """``kind`` over [start_s, end_s), for a group of all dimensions. ``is_first`` False: a further model of what counts already."""
+    """``kind`` over [start_s, end_s), for a group of all dimensions. ``is_first`` False: a further model of an
+    already counted pod.
+    """
 
     kind: int
     start_s: int
@@ -85,7 +88,7 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(row: PodRun) -> Iterator[_Stretch]:
-    """What one ended pod did; a stretch of no length says only that it was there."""
+    """The stretches of one ended pod; a stretch of no length proves only its existence."""
     run, segments = row.run, row.run.segments
     end_s = run.end_s
     if end_s is None:
@@ -129,7 +132,7 @@ def _of_model(values: Values, model: str | None) -> Values:
 
 
 def _of_idle(row: PodRun) -> Values:
-    """Whose a pod is that ended and never held."""
+    """The owners of an ended pod without held time."""
     idle = row.run.idle or NOBODY
     return (
         row.pod.cluster, idle.team, idle.user, row.pod.namespace, idle.quota, idle.model or "",
@@ -143,13 +146,13 @@ _Day = tuple[int, Values, _Amounts]
 
 
 class _Cut:
-    """What pods did, by day and group of all dimensions: each table asks the same of the same row, before and after a change."""
+    """The stretches of pods, by day and group of all dimensions: each table reads the same row, before and after a change."""
 
     def __init__(self) -> None:
         self._latest: list[tuple[PodRun, list[_Day]]] = []
 
     def __call__(self, row: PodRun) -> list[_Day]:
-        """In the order of days; of one day in the order in which the pod was in the groups."""
+        """In the order of days; within one day in the order of the pod's groups."""
         for known, found in self._latest:
             if known is row:
                 return found
@@ -225,7 +228,7 @@ def _seen(last: dict[Values, int], day_s: int, group: Values) -> tuple[str, int]
 
 
 def shares(dimensions: Sequence[str]) -> Shares:
-    """What a pod adds to each row of a table: the sums of :data:`SUMS`. Nothing while it has not ended."""
+    """A pod's share in each row of a table: the sums of :data:`SUMS`. Nothing before its end."""
     chosen = itemgetter(*(DIMENSIONS.index(one) for one in dimensions))
 
     def of_pod(row: PodRun) -> dict[Group, list[int]]:
@@ -258,7 +261,7 @@ def _of_days(days: list[_Day], chosen: Callable[[Values], Values]) -> dict[Group
 
 
 def slot_shares(dimensions: Sequence[str]) -> Shares:
-    """What a pod of one day adds by the slot of its creation; nothing of a pod of several days."""
+    """The share of a pod of one day by the slot of its creation; nothing of a pod of several days."""
     of_day = shares(dimensions)
 
     def of_pod(row: PodRun) -> dict[Group, list[int]]:
@@ -273,14 +276,14 @@ def slot_shares(dimensions: Sequence[str]) -> Shares:
 
 @lru_cache(maxsize=65_536)
 def is_counted(seen: str, chosen: int, days: int | None) -> bool:
-    """Whether pods that were ``seen`` there before are counted in an earlier row of a question by the dimensions of the bits
-    ``chosen``, whose first day is so many days before theirs (None: whose period has no beginning).
+    """Whether an earlier row of a question counts the pods ``seen`` there before. The question has the dimensions
+    of the bits ``chosen``, and its first day is ``days`` before theirs (None: a period without a beginning).
     """
     entries = (map(int, entry.split(":")) for entry in seen.split())
     return any(not differs & chosen and (days is None or gap <= days) for differs, gap in entries)
 
 
-#: Tables by the dimensions that they keep; a question is answered by the first that has its own.
+#: Tables by their dimensions; the first one with all dimensions of a question answers it.
 TABLES = tuple(
     (dimensions, _table(name, dimensions))
     for name, dimensions in (

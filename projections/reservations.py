@@ -1,7 +1,7 @@
-"""How much of nodes is reserved by each Reservation, how much of that is used, and since when?
+"""The reserved and the used amounts of each Reservation on nodes, over time.
 
-A reservation reserves while it is Available or Waiting on a node, as its status says: what it has, and of it what its owners
-were given. Whoever uses it is charged for that as a pod; what is idle is the reservation's own.
+A reservation reserves while it is Available or Waiting on a node, by its status: its amounts, and the part
+allocated to its owners. A user of it is charged for its part as a pod; the idle part is the reservation's own.
 
 Source: docs/scheduling.md, "Reservations"; docs/accounting.md.
 """
@@ -44,14 +44,14 @@ reservations = row_table(
     sa.Column("state", sa.Text, nullable=False),
 )
 
-#: In the place of what it says: it was deleted.
+#: Instead of an observation: it was deleted.
 GONE: Literal["gone"] = "gone"
 #: Most of one amount, and of a sum: by a wrong clock a change lasts for any time, and two sums stay inside 64 bits.
 MOST, MOST_SUM = 2**31, 2**61
 
 
 class Observed(msgspec.Struct, frozen=True, array_like=True):
-    """What one observation of a reservation says; amounts are milli, 0 where it reserves nothing."""
+    """The amounts in one observation of a reservation; milli, 0 without a reserved amount."""
 
     phase: str
     node: str
@@ -64,7 +64,7 @@ class Observed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """All that was observed of one reservation, by uid."""
+    """All observations of one reservation, by uid."""
 
     uid: str
     cluster: str
@@ -94,7 +94,7 @@ def fold(
     row = row or Reservation(fact.uid, event.cluster, fact.name)
     value = GONE if isinstance(fact, ReservationVanished) else _observed(fact)
     history = timelines.added(row.history, fact.resource_version, event.time_us, value)
-    # A name never changes; where a writer broke that, arrival must not choose.
+    # A name never changes; after a writer's violation, arrival must not choose.
     name = max(row.name, fact.name)
     if history == row.history and name == row.name:
         return row
@@ -113,13 +113,13 @@ def _observed(fact: ReservationObserved) -> Observed:
 
 
 def _charged(texts: Mapping[str, str] | None) -> tuple[int, int]:
-    """Milli-cores and thousandths of cards, as a pod that requests this is charged."""
+    """Milli-cores and thousandths of cards, charged as for a pod with these requests."""
     found = charged(PodResources((ContainerResources(dict(texts or {})),)))
     return min(found.cpu_millicores, MOST), min(found.gpu_milligpus, MOST)
 
 
 def totals(changes: list[tuple[int, Any]]) -> Totals:
-    """What was reserved and used up to the newest change."""
+    """The reserved and used amounts up to the newest change."""
     cpu = gpu = used_cpu = used_gpu = 0
     for (start, status), (end, _) in pairwise(changes):
         if status != GONE:

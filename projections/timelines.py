@@ -1,12 +1,11 @@
-"""What an attribute of one thing was, and from when: the part of a fold that must not care about arrival order.
+"""The values of one thing's attribute over time: the part of a fold independent of arrival order.
 
 A *history* is the set of observations of one thing, each a (resourceVersion, time, value), kept sorted by the order
-rule of docs/accounting.md. Adding is commutative and idempotent, so two readers that saw the same set hold
-the same history, however it reached them. :func:`changes` reads from it when each value began to hold.
+rule of docs/accounting.md. Adding is commutative and idempotent, so two readers of the same set hold the same
+history, however it reached them. :func:`changes` reads the start of each value from it.
 
-Alternatives refused: keeping only the points at which the value changes is smaller, but a late observation between two
-equal ones then loses the moment at which the old value returned; asking the archive when an observation is late makes a
-fold do IO.
+Alternatives refused: keeping only the changes of the value is smaller, but a late observation between two equal
+ones then loses the return of the old value; asking the archive about late observations makes a fold do IO.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def is_ordered(version: str) -> bool:
 def precedes(version: str, time_us: int, other_version: str, other_time_us: int) -> bool:
     """Whether one observation comes before another: by resourceVersion where both are ordered, else by time.
 
-    The text decides between unordered versions of one moment, so that arrival never does.
+    The text decides between unordered versions of one moment, so arrival never does.
     """
     if is_ordered(version) and is_ordered(other_version):
         return (len(version), version) < (len(other_version), other_version)
@@ -68,12 +67,12 @@ def added(history: History, version: str, time_us: int, value: Any) -> History:
 
 
 def changes(history: History) -> list[tuple[int, Any]]:
-    """(second from which it holds, value), oldest first, no two equal values in a row; empty for no observation.
+    """(first second, value), oldest first, no two equal values in a row; empty for no observation.
 
-    A value holds from the floored time of the first observation that has it. What a later version already replaced
-    cannot begin after that version was seen, so an observation that was delayed does not undo a newer one. Of two
-    changes in one second the later one counts; the first value is no change, so it stays first: readers let it hold for
-    all time before.
+    A value holds from the floored time of its first observation. A value replaced by a later version cannot begin
+    after that version's observation, so a delayed observation does not undo a newer one. Of two changes in one
+    second the later one counts; the first value is no change, so it stays first: readers let it hold for all time
+    before.
     """
     if len(history) == 1:
         return [(history[0][1] // MICROSECONDS, history[0][2])]
@@ -97,7 +96,7 @@ def changes(history: History) -> list[tuple[int, Any]]:
 
 
 def at(changes: list[tuple[int, Any]], second: int) -> Any:
-    """The value that holds at ``second``; the first one holds for all time before. None for no observation."""
+    """The value at ``second``; the first one holds for all time before. None for no observation."""
     value = changes[0][1] if changes else None
     for begin, held in changes:
         if begin > second:
@@ -111,7 +110,7 @@ def _inserted(history: History, point: Point) -> History:
         return history
     points = [p for p in history if p[0] != point[0] or not point[0]]
     same = [p for p in history if p[0] == point[0] and point[0]]
-    # One version is one value; where a writer broke that, arrival must not choose.
+    # One version is one value; after a writer's violation, arrival must not choose.
     points.append(min([*same, point], key=lambda p: (p[1], repr(p[2]))))
     if all(is_ordered(p[0]) for p in points):
         points.sort(key=lambda p: (len(p[0]), p[0]))
@@ -132,7 +131,7 @@ def _bounded(history: History) -> History:
 
 
 def distinct(changes: Iterable[tuple[int, Any]]) -> list[tuple[int, Any]]:
-    """``changes`` without those that repeat the value before them."""
+    """``changes`` without repetitions of the value before."""
     held: list[tuple[int, Any]] = []
     for second, value in changes:
         if not held or held[-1][1] != value:
@@ -146,9 +145,9 @@ def later(one: tuple[str, int] | None, other: tuple[str, int]) -> tuple[str, int
 
 
 def first_difference(before: list[tuple[int, Any]], after: list[tuple[int, Any]]) -> int | None:
-    """The first second from which two lists of changes differ; None where they are equal.
+    """The first second with a difference between two lists of changes; None for equal ones.
 
-    The first value holds for ever before, so where that differs it is the beginning of time.
+    The first value holds for ever before, so a difference there is the beginning of time.
     """
     if before == after:
         return None
@@ -159,7 +158,7 @@ def first_difference(before: list[tuple[int, Any]], after: list[tuple[int, Any]]
 
 
 def is_gone(history: History, gone: tuple[str, int] | None) -> bool:
-    """Whether the newest delete is not followed by an observation (of a namesake that was created again)."""
+    """Whether the newest delete is the last event, without a later observation (of a namesake created again)."""
     return gone is not None and not (
         history and precedes(gone[0], gone[1], history[-1][0], history[-1][1])
     )

@@ -1,11 +1,11 @@
 """Usage by hour and by day (UTC), for each team, user, namespace, workload and GPU model.
 
-Sums of the held segments that have ended, cut at hour and day boundaries: exact integers, one row for each team × user ×
-namespace × workload × GPU model and period. When a late fact changes a pod's segments, its old share is taken
-out and its new share put in, so the sums always equal the segments. What is still open is valued when
-asked (views ``v1_usage_by_*``, reports).
+Sums of the ended held segments, cut at hour and day boundaries: exact integers, one row for each team × user ×
+namespace × workload × GPU model and period. When a late fact changes a pod's segments, its old share is taken out
+and its new share put in, so the sums always equal the segments. Open segments are valued at the time of the
+question (views ``v1_usage_by_*``, reports).
 
-Source: docs/accounting.md; aggregating at write time is what makes reports fast (tests/benchmarks/README.md).
+Source: docs/accounting.md; aggregating at write time makes reports fast (tests/benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ usage_days = _usage("usage_days", "day_s")
 
 
 def pieces(start_s: int, end_s: int, width_s: int) -> Iterator[tuple[int, int]]:
-    """(period start, seconds of it) for each period of ``width_s`` that [start_s, end_s) touches."""
+    """(period start, seconds of it) for each period of ``width_s`` in [start_s, end_s)."""
     if start_s >= end_s:
         return
     period = start_s - start_s % width_s
@@ -53,7 +53,7 @@ def pieces(start_s: int, end_s: int, width_s: int) -> Iterator[tuple[int, int]]:
 
 
 def shares(row: PodRun, width_s: int) -> dict[Group, list[int]]:
-    """What the ended segments of one pod add to each group: the sums of :data:`SUMS`, the pod counted once a group.
+    """The share of one pod's ended segments in each group: the sums of :data:`SUMS`, the pod counted once a group.
 
     A group is period start, cluster, team, user, namespace, workload, model ("" = none).
     """

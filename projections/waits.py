@@ -1,8 +1,8 @@
 """The waits of workloads: the queue, the start and the end of each.
 
-One row for each workload that was held, by uid. It waits from its creation until it is released; what is released, stopped
-and held again has more than one release. What is read here is a set: held observations, releases and returns, whatever
-their order.
+One row for each held workload, by uid. It waits from its creation until it is released; after a stop and another
+hold it has more than one release. The inputs are a set: held observations, releases and returns, whatever their
+order.
 
 Source: docs/queues.md.
 """
@@ -32,7 +32,7 @@ waits = row_table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    # The queue it waits in; of what was released, the quota that is charged.
+    # The queue it waits in; of a released one, the charged quota.
     sa.Column("quota", sa.Text, nullable=False),
     sa.Column("priority_class", sa.Text, nullable=False),
     sa.Column("wanted", sa.Text, nullable=False),
@@ -52,7 +52,7 @@ Part = WorkloadObserved | WorkloadVanished | AdmissionDecided | Release
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """It was released (``quota`` is charged from then on), or seen to have stopped and to wait again (quota "")."""
+    """Its release (``quota`` is charged from then on), or its observed stop with a new wait (quota "")."""
 
     time_us: int
     quota: str
@@ -76,7 +76,7 @@ class Wait(msgspec.Struct, frozen=True):
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits by all that is known."""
+        """Whether it waits, by all events."""
         is_held = self.observed is not None and self.observed.held and self.gone is None
         return is_held and (not self.marks or not self.marks[-1].quota)
 
@@ -92,14 +92,14 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 def parts(fact: Any) -> Iterable[Part]:
-    """What a fact says of each workload that waits or waited."""
+    """The parts of a fact for each waiting or earlier waiting workload."""
     if isinstance(fact, AdmissionReleased):
         return [one for one in fact.releases if one.reason == "returned"]
     return (fact,)
 
 
 def keys(part: Part, event: Event) -> tuple[Key, ...]:
-    """One workload: (cluster, uid). Of observations only those that say something of waiting."""
+    """One workload: (cluster, uid). Of observations only those about waiting."""
     if isinstance(part, WorkloadObserved | WorkloadVanished) and part.kind not in _KINDS:
         return ()
     if isinstance(part, WorkloadObserved) and not (part.held or part.wanted):
@@ -110,7 +110,7 @@ def keys(part: Part, event: Event) -> tuple[Key, ...]:
 
 
 def fold(row: Wait | None, part: Part, event: Event) -> Wait:
-    """The workload with one more fact; one that is known changes nothing."""
+    """The workload with one more fact; a known one changes nothing."""
     row = row or Wait(event.cluster, part.uid)
     changed = _folded(row, part, event)
     if changed == row and row.sequence:

@@ -1,5 +1,5 @@
-"""Which workload does an object belong to: the top of the chain of controllers, as far as it was seen? And what does it
-ask for?
+"""The workload of an object: the top of the chain of controllers, as far as it was observed. And the workload's
+demand.
 
 Of the owner and the quota every observation is kept, as they decide the past; of the demand the newest one.
 
@@ -24,7 +24,7 @@ from projections.attribution import Names, names
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
-#: Longest chain of controllers that is followed.
+#: Longest followed chain of controllers.
 DEPTH = 8
 
 workloads = row_table(
@@ -43,7 +43,7 @@ workloads = row_table(
 
 
 class Requested(msgspec.Struct, frozen=True, array_like=True):
-    """The newest word on what a workload asks for, and the observation that said it."""
+    """The newest demand of a workload, and its observation."""
 
     resource_version: str
     time_us: int
@@ -51,7 +51,7 @@ class Requested(msgspec.Struct, frozen=True, array_like=True):
     ask: Ask | None
 
 
-#: Its controller, and what its labels name of quotas.
+#: Its controller, and the quota names in its labels.
 Value = tuple[Owner | None, Names | None]
 
 
@@ -75,7 +75,7 @@ class Workload(msgspec.Struct, frozen=True):
         return self.history[-1][2][0] if self.history else None
 
     def quotas(self) -> list[tuple[int, Names | None]]:
-        """(second from which it holds, what its labels name), oldest first; empty where it never named anything."""
+        """(first second, names in its labels), oldest first; empty if it never named any."""
         if all(value[1] is None for _, _, value in self.history):
             return []
         return timelines.distinct(
@@ -111,7 +111,7 @@ def fold(row: Workload | None, fact: WorkloadObserved | WorkloadVanished, event:
 
 
 def _asked(fact: WorkloadObserved, event: Event) -> Requested | None:
-    """What ``fact`` says of the demand; None where it says nothing (version 1)."""
+    """The demand in ``fact``; None without one (version 1)."""
     ask = None
     if fact.demand is not None:
         ask = Ask(
@@ -136,13 +136,13 @@ def _newer(known: Requested | None, other_demand: Requested | None) -> Requested
         (other_demand.resource_version, other_demand.time_us),
     )
     if one == other:
-        # One version is one demand; where a writer broke that, arrival must not choose.
+        # One version is one demand; after a writer's violation, arrival must not choose.
         return min(known, other_demand, key=repr)
     return other_demand if timelines.replaces(*other, one) else known
 
 
 def is_same_word(before: Workload | None, after: Workload) -> bool:
-    """Whether nothing changed that its pods follow."""
+    """Whether its pods' inputs are unchanged."""
     if before is None:
         # A reference to it counts from now on only where it says this kind and namespace.
         return False
@@ -158,7 +158,7 @@ def is_same_word(before: Workload | None, after: Workload) -> bool:
 
 
 class Controlled(msgspec.Struct, frozen=True, gc=False):
-    """An object with the controller that it names."""
+    """An object with its named controller."""
 
     uid: str
     kind: str
@@ -169,7 +169,7 @@ class Controlled(msgspec.Struct, frozen=True, gc=False):
 class Tops(NamedTuple):
     """The controllers above an object; None for an object without one."""
 
-    #: The end of the chain, and the end of its part in which each answers for what is below it.
+    #: The end of the chain, and the end of its part with answering controllers.
     end: Owner | None
     charged: Owner | None
 
@@ -181,9 +181,9 @@ def tops(
 ) -> Tops:
     """The ends of the chain of controllers above an object.
 
-    A controller that was never seen ends the chain: its reference still names it. One of another kind or namespace than the
-    reference says is none. One that does not answer for the object (``is_own``) ends what is charged. A cycle ends where it
-    closes.
+    An unobserved controller ends the chain: its reference still names it. One of another kind or namespace than the
+    reference is no controller. One without responsibility for the object (``is_own``) ends the charged part. A
+    cycle ends where it closes.
     """
     end: Owner | None = None
     charged: Owner | None = None

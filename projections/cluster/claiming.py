@@ -1,8 +1,8 @@
-"""What pods and workloads ask for by claims of devices, as far as classes, templates and claims are known.
+"""The demand of pods and workloads by claims of devices, as far as classes, templates and claims are known.
 
-An object that names a template asks for as much as that may be given; a pod for what its claims were given, once all of
-them were seen. So the rows of pods and workloads change when a template, a class or a claim does. A claim that no pod
-owns is a workload itself.
+An object with a template asks for its largest possible allocation; a pod for the allocation of its claims, once all
+of them were observed. So the rows of pods and workloads change when a template, a class or a claim does. A claim
+without an owning pod is a workload itself.
 
 Source: docs/devices.md ("What counts in quotas").
 """
@@ -33,14 +33,14 @@ from projections.devices.demand import GPU_DRIVERS, IMPLICIT, Sizes, serving_cla
 Amounts = dict[str, int]
 _USERS = (Pod, Workload)
 _User: TypeAlias = Pod | Workload | None
-#: What stands in all that a row names where it asks for devices by claim, whichever resources classes serve.
+#: A common text in all names of device claims, whatever resources classes serve.
 _CLAIMING = (CLAIM_TEMPLATE, IMPLICIT, DeviceClaim.kind)
 REQUESTS, LIMITS = "requests.", "limits."
 _NONE: Amounts = {}
 
 
 class Claiming:
-    """Derived of the rows of a cluster's state, which it changes; ``seen`` is the state's own, by class."""
+    """Derived from the rows of a cluster's state, and changes them; ``seen`` is the state's own, by class."""
 
     def __init__(
         self,
@@ -59,25 +59,26 @@ class Claiming:
         self._claims = claims
         self._templates = templates
         self._slices = slices
-        #: Classes of which a claim was given cards, and how those count.
+        #: Classes with an allocated card in a claim, and the counting of those cards.
         self._seen = seen
-        #: A claim that came late says something new of classes.
+        #: A late claim adds information about classes.
         self._is_resized = False
         self._named = named
         self._sizes = Sizes({}, {})
-        #: By extended resource: the class that serves it.
+        #: By extended resource: its class.
         self.serves: dict[str, str] = {}
-        #: By namespace and name of a template: who names it. What is asked for by resources that a class may serve.
+        #: By namespace and name of a template: the objects with it. Demands for resources possibly served by a
+        #: class.
         self._naming: Groups[tuple[str, str]] = Groups()
         self._requesting: set[str] = set()
-        #: By the uid of a pod: the claims that were made for it.
+        #: By the uid of a pod: the claims made for it.
         self._made: Groups[str] = Groups()
-        #: By driver and pool: its slices, and the claims that were given devices of it.
+        #: By driver and pool: its slices, and the claims with devices of it.
         self._by_pool: Groups[tuple[str, str]] = Groups()
         self._given: Groups[tuple[str, str]] = Groups()
 
     def restore(self) -> None:
-        """Begin with the rows as they are, which were saved with what they ask for."""
+        """Begin with the saved rows and their saved demands."""
         for row in (*self._claims.values(), *self._slices.values()):
             self._index(None, row)
         users: list[Pod | Workload] = [*self._pods.values(), *self._workloads.values()]
@@ -86,7 +87,7 @@ class Claiming:
         self._sizes, self.serves = _measured(self._classes, self._slices, self._seen)
 
     def given(self, fact: ResourceClaimObserved) -> None:
-        """A claim was observed, now or earlier than others: the classes of which it was given cards give cards."""
+        """A claim was observed, now or before other claims: the classes of its allocated cards provide cards."""
         if fact.allocation is None:
             return
         for name, card in demand.classes_given(fact.requests, fact.allocation).items():
@@ -95,7 +96,7 @@ class Claiming:
                 self._seen[name], self._is_resized = card, True
 
     def follow(self, changes: list[Change]) -> None:
-        """Rows changed: they, and others, may ask for something else. What changes of others is added to ``changes``."""
+        """Rows changed: their demands, and those of others, may change. Changes of others are added to ``changes``."""
         if not changes and not self._is_resized:
             return
         stale = self._resized() if self._is_resized else set[str]()
@@ -117,7 +118,7 @@ class Claiming:
             self._again(uid, changes)
 
     def asked(self, ask: Ask, namespace: str) -> Ask:
-        """An ask with what its claims of devices may be given in the place of their templates."""
+        """An ask with the largest allocation of its device claims in the place of their templates."""
         total, one = self._found(ask.demand, namespace), ask.per_replica
         one = None if one is None else self._found(one, namespace)
         wanted = self._found(ask.wanted, namespace)
@@ -126,15 +127,15 @@ class Claiming:
         return msgspec.structs.replace(ask, demand=total, per_replica=one, wanted=wanted)
 
     def requested(self, requests: Requests) -> Amounts:
-        """What a claim with these requests asks for, by quota key."""
+        """The demand of a claim with these requests, by quota key."""
         return _keys(demand.asked(requests, self._sizes))
 
     def naming(
         self, namespace: str, template: str, requests: Requests
     ) -> Iterator[tuple[str, Amounts]]:
-        """The uids of pods and workloads that name a template, and what each would ask for were it one with these requests.
+        """The uids of pods and workloads with a template, and each one's demand if the template had these requests.
 
-        Pods whose claims were made already are none of them.
+        Pods with claims already made are excluded.
         """
         for uid in sorted(self._naming[namespace, template]):
             row = self._pods.get(uid) or self._workloads.get(uid)
@@ -172,12 +173,14 @@ class Claiming:
         return "/" in now and (bool(self.serves) or any(one in now for one in _CLAIMING))
 
     def _claim(self, before: object, after: object) -> set[str]:
-        """A claim changed; gives who may ask for something else."""
+        """A claim changed; returns objects with possibly changed demands."""
         self._index(before, after)
         return _users(row for row in (before, after) if isinstance(row, DeviceClaim))
 
     def _slice(self, before: object, after: object) -> set[str]:
-        """A slice changed; gives who may ask for something else: who was given devices of its pool, or may be given its largest."""
+        """A slice changed; returns objects with possibly changed demands: those with devices of its pool, or with a
+        possible allocation of its largest.
+        """
         self._index(before, after)
         rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
         is_resized = _is_resizing(before, after, self._sizes.memory)
@@ -187,7 +190,7 @@ class Claiming:
         return stale
 
     def _resized(self) -> set[str]:
-        """Classes or slices changed; gives who may ask for something else."""
+        """Classes or slices changed; returns objects with possibly changed demands."""
         self._is_resized = False
         before = (self._sizes, self.serves)
         self._sizes, self.serves = _measured(self._classes, self._slices, self._seen)
@@ -198,7 +201,7 @@ class Claiming:
         return users | claims | set(self._made)
 
     def _renew(self, row: Pod | Workload) -> None:
-        """Have a row ask for what it asks for now."""
+        """Set a row's demand to the current one."""
         if isinstance(row, Pod):
             row.by_claim = self._of_pod(row)
             return
@@ -236,7 +239,7 @@ class Claiming:
         return {key: n for key, n in added.items() if n} or _NONE
 
     def all_made(self, pod: Pod) -> list[DeviceClaim] | None:
-        """The claims that were made for a pod; None while some of them were not seen."""
+        """The claims made for a pod; None while some of them are unobserved."""
         made = [self._claims[uid] for uid in sorted(self._made[pod.uid])]
         is_all = made and len(made) >= len(pod.templates) + bool(pod.claimed)
         return made if is_all else None
@@ -257,7 +260,7 @@ class Claiming:
         namespace: str,
         templates: Mapping[str, Requests] | None = None,
     ) -> Amounts:
-        """With devices in the place of templates that are known, and in addition to extended resources that a class serves."""
+        """With devices in the place of known templates, and in addition to extended resources served by a class."""
         found: Amounts | None = None
         for key, times in amounts.items():
             if "/" not in key or (one := self._one(key, namespace, templates or {})) is None:
@@ -269,9 +272,9 @@ class Claiming:
         return amounts if found is None else found
 
     def _one(self, key: str, namespace: str, templates: Mapping[str, Requests]) -> Amounts | None:
-        """What one of a key of a demand stands for; None where it is no template and no resource that a class serves.
+        """The amounts behind one key of a demand; None for a key without a template or a class.
 
-        A template that was not seen stays in the demand: quotas of devices refuse it.
+        An unobserved template stays in the demand: quotas of devices refuse it.
         """
         if key.startswith(CLAIM_TEMPLATE):
             name = key.removeprefix(CLAIM_TEMPLATE)
@@ -291,13 +294,13 @@ class Claiming:
 
 
 def _pools(claim: DeviceClaim) -> set[tuple[str, str]]:
-    """The drivers and pools of which a claim was given devices."""
+    """The drivers and pools of a claim's devices."""
     results = claim.allocation.results if claim.allocation is not None else ()
     return {(one.driver, one.pool) for one in results}
 
 
 def _users(claims: Iterable[DeviceClaim]) -> set[str]:
-    """The uids of claims, and of the pods for which they were made."""
+    """The uids of claims, and of the pods with them."""
     found = set[str]()
     for one in claims:
         found.add(one.uid)
@@ -309,7 +312,7 @@ def _users(claims: Iterable[DeviceClaim]) -> set[str]:
 def _measured(
     classes: Mapping[str, DeviceClass], slices: Mapping[str, DeviceSlice], seen: Mapping[str, str]
 ) -> tuple[Sizes, dict[str, str]]:
-    """What is known of classes and drivers, and the class that serves each extended resource."""
+    """The measured classes and drivers, and the class of each extended resource."""
     cards, serves, memory = dict(seen), dict[str, str](), dict[str, int]()
     for row in sorted(classes.values(), key=lambda one: one.name):
         if row.extended_name:
@@ -334,7 +337,7 @@ def _is_resizing(before: object, after: object, largest: Mapping[str, int]) -> b
 
 
 def _memory_of(slices: Iterable[DeviceSlice], sizes: Sizes, result: DeviceResult) -> int:
-    """Bytes of device memory that a result has; of a device that was not seen the most that its driver offers."""
+    """Bytes of device memory in a result; for an unobserved device the driver's largest."""
     text = result.consumed.get("memory")
     for one in () if text else slices:
         for device in one.devices():
@@ -344,7 +347,7 @@ def _memory_of(slices: Iterable[DeviceSlice], sizes: Sizes, result: DeviceResult
 
 
 def _written(pod: Pod) -> Amounts:
-    """What a pod asks for as it is written, with the templates of its claims."""
+    """A pod's demand as it is written, with the templates of its claims."""
     written = dict(pod.demand)
     for name in pod.templates:
         demand.add(written, {CLAIM_TEMPLATE + name: 1})
@@ -357,7 +360,7 @@ def _keys(amounts: Amounts) -> Amounts:
 
 
 def _text(row: Pod | Workload | None) -> str:
-    """All that a row names of what may be devices; without a slash it is nothing."""
+    """All names of possible devices in a row; without a slash it is nothing."""
     if row is None:
         return ""
     if isinstance(row, Pod):
@@ -369,7 +372,7 @@ def _text(row: Pod | Workload | None) -> str:
 
 
 def _templates(text: str, row: Pod | Workload) -> Iterable[str]:
-    """The templates of claims that a row with this text names."""
+    """The templates of claims in a row with this text."""
     if CLAIM_TEMPLATE not in text:
         return ()
     if isinstance(row, Pod):

@@ -1,7 +1,7 @@
-"""The rows of devices: classes, templates of claims, claims and slices, and devices of nodes as agents find them. Pure.
+"""The rows of devices: classes, templates of claims, claims and slices, and devices of nodes found by agents. Pure.
 
-Claims are as many as pods, so what many of them say is one object in memory. Devices of a slice are kept encoded: they
-are read where a claim is given one.
+Claims are as many as pods, so equal parts of them share one object in memory. Devices of a slice are kept encoded:
+they are decoded when a claim gets one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from projections.cluster.rows import Workload
 Requests = tuple[DeviceRequest, ...]
 #: More than any device has.
 LARGEST = 2**50
-#: Sizes of groups of cards that are given together, and groups of one size.
+#: Sizes of groups of cards allocated together, and groups of one size.
 MOST_SIZES, MOST_GROUPS = 8, 72
 
 
@@ -50,7 +50,7 @@ class DeviceClass(msgspec.Struct, gc=False):
     name: str
     version: str
     seen_us: int
-    #: The extended resource that it serves; "" = none.
+    #: Its extended resource; "" = none.
     extended_name: str = ""
     last_us: int = 0
     listed_us: int = 0
@@ -93,7 +93,7 @@ class DeviceClaim(msgspec.Struct, gc=False):
 
 
 class DeviceSlice(msgspec.Struct, gc=False):
-    """Devices that a driver offers. :meth:`devices` and :meth:`counters` decode what ``offered`` holds."""
+    """Devices offered by a driver. :meth:`devices` and :meth:`counters` decode ``offered``."""
 
     kind: ClassVar[str] = "ResourceSlice"
     namespace: ClassVar[str] = ""
@@ -107,7 +107,7 @@ class DeviceSlice(msgspec.Struct, gc=False):
     generation: int = 0
     node: str = ""
     offered: bytes = b""
-    #: The most memory that one of its devices has, in bytes.
+    #: The memory of its largest device, in bytes.
     memory: int = 0
     last_us: int = 0
     listed_us: int = 0
@@ -117,12 +117,12 @@ class DeviceSlice(msgspec.Struct, gc=False):
         return _offered(self.offered).devices
 
     def counters(self) -> dict[str, dict[str, str]]:
-        """Counters that devices share: set to counter to quantity."""
+        """Counters shared by devices: set to counter to quantity."""
         return _offered(self.offered).counters
 
 
 class Scv(msgspec.Struct, gc=False):
-    """The cards of a node as Yoda's daemon measures them; it has the node's name."""
+    """The cards of a node as measured by Yoda's daemon; it has the node's name."""
 
     kind: ClassVar[str] = "Scv"
     namespace: ClassVar[str] = ""
@@ -140,7 +140,7 @@ class Scv(msgspec.Struct, gc=False):
 
 
 class FoundDevice(msgspec.Struct, frozen=True):
-    """A device of a node, with its amounts by the newer names; {} = it is not healthy."""
+    """A device of a node, with its amounts by the newer names; {} = unhealthy."""
 
     type: str
     minor: int
@@ -154,7 +154,7 @@ class FoundDevice(msgspec.Struct, frozen=True):
 
 
 class CardGroup(msgspec.Struct, frozen=True):
-    """Cards that are given together: how good that is, and the bandwidth of what links them, 0 where nobody says it."""
+    """Cards allocated together: the score of the group, and the bandwidth of its links, 0 if unknown."""
 
     minors: tuple[int, ...]
     score: int = 0
@@ -162,7 +162,7 @@ class CardGroup(msgspec.Struct, frozen=True):
 
 
 class NodeDevices(msgspec.Struct, gc=False):
-    """The devices of a node as Koordinator's agent finds them; it has the node's name."""
+    """The devices of a node as found by Koordinator's agent; it has the node's name."""
 
     kind: ClassVar[str] = "Device"
     namespace: ClassVar[str] = ""
@@ -173,7 +173,7 @@ class NodeDevices(msgspec.Struct, gc=False):
     seen_us: int
     #: No two have one type and number.
     devices: tuple[FoundDevice, ...]
-    #: By size: groups of cards that are given together.
+    #: By size: groups of cards allocated together.
     partitions: dict[int, tuple[CardGroup, ...]]
     #: ``vendor``, ``model`` and ``driver-version`` of its cards, where its labels say them.
     labels: dict[str, str] = {}
@@ -288,7 +288,9 @@ def _partitions(text: str) -> dict[int, tuple[CardGroup, ...]]:
 
 
 def direct_claim(fact: ResourceClaimObserved, time_us: int, known: Workload | None) -> Workload:
-    """The row of a claim that is a workload itself: it holds what it is given, whichever pods use it."""
+    """The row of a claim without an owning pod, itself a workload: it is charged for its allocation, whichever pods
+    use it.
+    """
     return Workload(
         fact.uid, DeviceClaim.kind, intern(fact.namespace), fact.name, fact.resource_version,
         time_us, labels=fact.labels, last_us=time_us,

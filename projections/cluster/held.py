@@ -1,4 +1,4 @@
-"""How many milli-cards does a pod hold of its node? The ledger's rule for MIG slices, shared cards and devices by claim. Pure.
+"""The milli-cards of a pod on its node. The ledger's rule for MIG slices, shared cards and devices by claim. Pure.
 
 Source: docs/devices.md.
 """
@@ -27,7 +27,7 @@ from projections.devices.requested import CardFacts, requested
 from projections.devices.sizes import sized
 from projections.devices.supply import COUNTERS, DEVICE, Supplied, supplied
 
-#: The facts that change the milli-cards of a pod, beside those of pods and complete lists.
+#: The facts with an effect on a pod's milli-cards, besides those of pods and complete lists.
 READS: tuple[type[Fact], ...] = (
     NodeObserved, NodeVanished, DeviceClassObserved, DeviceClassVanished, ResourceClaimState,
     ResourceClaimTemplateObserved, ResourceClaimTemplateVanished, ResourceSliceState,
@@ -38,9 +38,9 @@ _texts = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def held_milli(state: ClusterState, pod: Pod) -> int:
-    """The milli-cards of a pod. A claim without an allocation counts as the most that it may be given.
+    """The milli-cards of a pod. A claim without an allocation counts as its largest possible one.
 
-    A claim that several pods name by its own name is no pod's.
+    A claim named directly by several pods belongs to none of them.
     """
     by_claim = _given_milli(state, pod)
     asks, claimed = (pod.asks, ()) if by_claim is None else (pod.demand, pod.claimed)
@@ -61,7 +61,7 @@ def held_milli(state: ClusterState, pod: Pod) -> int:
 
 
 def _given_milli(state: ClusterState, pod: Pod) -> int | None:
-    """The milli-cards of the devices that a pod's claims were given; None while one of them has no allocation."""
+    """The milli-cards of the devices allocated to a pod's claims; None while one of them has no allocation."""
     made, total = state.claiming.all_made(pod), 0
     if made is None:
         return None if pod.templates or pod.claimed else 0

@@ -1,4 +1,4 @@
-"""Finds the objects of a cluster by owner, node, namespace, name and the quota that their labels name. Pure but for its state."""
+"""Finds the objects of a cluster by owner, node, namespace, name and quota label. Pure but for its state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Groups(dict[K, set[str]]):
     """Uids by a key: the index's own, to be read only until the next event. A key without uids takes no room."""
 
     def __missing__(self, key: K) -> set[str]:
-        # A new one: who asks may do with it what he wants.
+        # A new one: the caller may change it.
         return set()
 
     def add(self, key: K, uid: str) -> None:
@@ -55,20 +55,20 @@ class Index:
     """Of pods and workloads; names of everything. Kept by :class:`projections.cluster.state.ClusterState`."""
 
     def __init__(self) -> None:
-        #: By the uid of the controller: what it controls.
+        #: By the uid of the controller: its children.
         self.owned: Groups[str] = Groups()
         #: By the name of a node: its pods, ended ones too.
         self.on_node: Groups[str] = Groups()
         self.in_namespace: Groups[str] = Groups()
-        #: By the quota that an object's own labels name.
+        #: By the quota in an object's own labels.
         self.naming: Groups[QuotaRef] = Groups()
         #: By kind and namespace: uid by name. Of two objects of one name the newer one: the other's deletion was not seen yet.
         self.names: dict[tuple[str, str], dict[str, str]] = {}
-        #: Every object of a name that several have.
+        #: Every object of a name shared by several.
         self._namesakes: dict[Name, dict[str, Row]] = {}
 
     def put(self, before: Row | None, after: Row | None, rows: Mapping[str, Row]) -> None:
-        """An object is ``after`` from now on. ``rows``: what exists of its kind, by uid."""
+        """An object is ``after`` from now on. ``rows``: the existing objects of its kind, by uid."""
         if before is not None and after is not None:
             self._moved(before, after)
             if self._namesakes:
@@ -140,7 +140,7 @@ class Index:
                 if not names:
                     del self.names[place]
                 return
-            # One that is gone by the same event has the name no more.
+            # An object gone by the same event has the name no more.
             if known is None or known == uid or known not in rows:
                 names[row.name] = uid
                 return
@@ -155,7 +155,7 @@ class Index:
 
 
 def named_quotas(labels: Mapping[str, str]) -> list[QuotaRef]:
-    """The quotas that an object's labels name: a business quota, an elastic one, both or none."""
+    """The quotas in an object's labels: a business quota, an elastic one, both or none."""
     found = []
     if business := labels.get(_BUSINESS_LABEL):
         found.append(QuotaRef(BUSINESS, business))

@@ -1,4 +1,4 @@
-"""Rows of what node agents tell: what a node and its pods use, as it was measured last, and how its CPUs lie. Pure."""
+"""Rows of node agents' reports: the last measured use of a node and its pods, and the layout of its CPUs. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST = 2**50
 
 
 class NodeLoad(msgspec.Struct, gc=False):
-    """What a node really uses; it has the node's name. ``pods`` by ``namespace/name``, ``aggregated`` by duration."""
+    """The real use of a node; it has the node's name. ``pods`` by ``namespace/name``, ``aggregated`` by duration."""
 
     kind: ClassVar[str] = "NodeMetric"
     namespace: ClassVar[str] = ""
@@ -42,7 +42,7 @@ class NodeLoad(msgspec.Struct, gc=False):
 
 
 class NodeTopology(msgspec.Struct, gc=False):
-    """How the CPUs of a node lie; it has the node's name. The fields are those of the fact."""
+    """The layout of a node's CPUs; it has the node's name. The fields are those of the fact."""
 
     kind: ClassVar[str] = "NodeResourceTopology"
     namespace: ClassVar[str] = ""
@@ -76,7 +76,7 @@ def node_topology(
 def _shared(
     cpus: tuple[tuple[int, int, int, int], ...],
 ) -> tuple[tuple[int, int, int, int], ...]:
-    """One object for all nodes whose CPUs lie alike."""
+    """One object for all nodes with equal CPU layouts."""
     return cpus
 
 

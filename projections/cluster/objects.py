@@ -1,15 +1,16 @@
-"""What is known of objects that have a uid: the newest observation, deletions and complete lists. Pure but for its state.
+"""The state of objects by uid: the newest observation, deletions and complete lists. Pure but for its state.
 
 The same facts give the same state whatever their order, and however often they come:
 
 - *Order* of two observations of one uid: by resourceVersion where both are decimal, else by the time of the observation
   (:mod:`projections.timelines`). The same version again keeps the earlier time.
-- *A deletion* is certain: a uid never comes back, so an observation that comes late does not bring the object back.
-  It says whose the object was, where nothing newer did.
-- *A complete list* without the object ends it, unless the object was observed after the list was asked for, or in a
-  version behind the list's. A list may be wrong: what is observed after it exists. Of several lists the newest counts.
+- *A deletion* is certain: a uid never returns, so a late observation does not restore the object. It names the
+  object's owner, unless a newer observation did.
+- *A complete list* without the object ends it, unless the object was observed after the list's request, or in a
+  version after the list's. A list may be wrong: an object observed later exists. Of several lists the newest
+  counts.
 
-A deleted object is remembered so that late observations find it; of very many the oldest are forgotten.
+A deleted object is remembered for late observations; of very many the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from projections import timelines
 from projections.cluster.rows import POD, Make, Namespace, Pod, R, Row, Workload
 from projections.engine.parts import Part
 
-#: Deleted objects of one store that are remembered.
+#: Most remembered deleted objects of one store.
 GONE_KEPT = 50_000
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False):
-    """An object that does not exist any more, since it was seen deleted or since a complete list was without it.
+    """A deleted object, since an observed deletion or a complete list without it.
 
-    Of a workload it says what the newest observation did of its owner and quota: pods outlive both, and land late.
+    For a workload it keeps the owner and quota of the newest observation: pods outlive both, and arrive late.
     """
 
     uid: str
@@ -62,13 +63,13 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """The change of one object by one event: its row before and after. ``gone`` where it does not exist after it.
+    """The change of one object by one event: its row before and after. ``gone`` if it does not exist after it.
 
-    Neither row where an observation came late of what is gone.
+    Neither row for a late observation of a gone object.
     """
 
     kind: str
-    #: Of a namespace, which is known by its name, that.
+    #: Of a namespace, identified by name, its name.
     uid: str
     before: Row | Namespace | None
     after: Row | Namespace | None
@@ -81,7 +82,7 @@ def covers(fact: ObjectsListed | PodsListed, uid: str) -> bool:
 
 
 class _Part(msgspec.Struct):
-    """One part of a complete list. Row or ``unseen`` say who is in it: no uid is kept twice."""
+    """One part of a complete list. Row or ``unseen`` hold its members: each uid is stored once."""
 
     first: str
     until: str
@@ -109,24 +110,24 @@ class SavedStore(msgspec.Struct, Generic[R]):
 
 
 class ObjectStore(Part, Generic[R]):
-    """Follows the objects of one cluster. What an event changed is added to ``changes``."""
+    """Follows the objects of one cluster. The changes of an event are added to ``changes``."""
 
     Saved = SavedStore
     derived: ClassVar[frozenset[str]] = frozenset({"_changes", "_sorted", "_unsorted"})
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = changes
-        #: What exists, by uid.
+        #: Existing objects, by uid.
         self.rows: dict[str, R] = {}
-        #: What does not exist any more, by uid, the oldest first.
+        #: Gone objects, by uid, the oldest first.
         self.gone: dict[str, Gone] = {}
-        #: Rows of objects that only a list ended.
+        #: Rows of objects ended by a list only.
         self._ended: dict[str, R] = {}
         #: By kind: the parts of the newest lists, the newest first.
         self._parts: dict[str, list[_Part]] = {}
-        #: By kind, once there was a list: uids in order, of what exists or may, and of some that is gone.
+        #: By kind, once there was a list: uids in order, of existing or possible objects, and of some gone ones.
         self._sorted: dict[str, list[str]] = {}
-        #: Kinds of which uids came since, behind those in order.
+        #: Kinds with newer uids behind those in order.
         self._unsorted: set[str] = set()
 
     def observed(self, kind: str, uid: str, version: str, time_us: int, make: Make[R]) -> None:
@@ -175,7 +176,7 @@ class ObjectStore(Part, Generic[R]):
         self._changes.append(Change(kind, uid, before, None, gone))
 
     def listed(self, kind: str, fact: ObjectsListed | PodsListed, asked_us: int) -> None:
-        """A part of a complete list of a kind, which was asked for at ``asked_us``."""
+        """A part of a complete list of a kind, requested at ``asked_us``."""
         present = set(fact.uids)
         part = _Part(
             fact.first, fact.until, fact.resource_version, asked_us, fact.parts, set()
@@ -201,7 +202,7 @@ class ObjectStore(Part, Generic[R]):
         self._parts[kind] = _needed(parts)
 
     def listed_us(self, kind: str) -> int:
-        """When the newest list of a kind was asked for of which all parts were published; 0 = there was none."""
+        """The request time of the newest complete and fully published list of a kind; 0 = none."""
         found: Counter[tuple[int, str]] = Counter()
         for part in self._parts.get(kind, ()):
             one_list = part.asked_us, part.version
@@ -211,7 +212,7 @@ class ObjectStore(Part, Generic[R]):
         return 0
 
     def _decide(self, kind: str, exists: R | None, row: R) -> None:
-        """Whether the newest list that could show this row speaks against it."""
+        """Whether the newest list able to show this row lacks it."""
         parts = self._parts.get(kind)
         part = next((one for one in parts if one.covers(row.uid)), None) if parts else None
         if part is not None and row.uid in part.unseen:
@@ -246,7 +247,7 @@ class ObjectStore(Part, Generic[R]):
             self._ended.pop(oldest, None)
 
     def _remember(self, gone: Gone, version: str, time_us: int, make: Make[R]) -> None:
-        """An observation came late of what was seen to be deleted."""
+        """A late observation of a deleted object."""
         if gone.kind == POD:
             return
         known = (gone.version, gone.seen_us) if gone.was_seen else None
@@ -272,7 +273,7 @@ class ObjectStore(Part, Generic[R]):
         self._unsorted.add(kind)
 
     def _within(self, kind: str, part: _Part) -> list[str]:
-        """The uids of a kind that a part would show, in order."""
+        """The uids of a kind in the range of a part, in order."""
         uids = self._sorted.get(kind)
         if uids is None:
             found = [uid for uid, row in self.rows.items() if row.kind == kind]
@@ -287,7 +288,7 @@ class ObjectStore(Part, Generic[R]):
 
 
 def _of_last(gone: Gone, row: Row | None) -> Gone:
-    """With what its last row says of a workload."""
+    """With its last row's data of a workload."""
     if not isinstance(row, Workload):
         return gone
     named = tuple((key, row.labels[key]) for key in QUOTA_LABELS if key in row.labels)
@@ -302,7 +303,7 @@ def _named(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _outlives(row: Row, part: _Part) -> bool:
-    """Whether an object that a list is without was observed after it was asked for, or in a version behind the list's."""
+    """Whether an object missing in a list was observed after its request, or in a version after the list's."""
     if row.last_us >= part.asked_us:
         return True
     is_ordered = timelines.is_ordered(row.version) and timelines.is_ordered(part.version)
@@ -310,14 +311,14 @@ def _outlives(row: Row, part: _Part) -> bool:
 
 
 def _rank(part: _Part) -> tuple[int, bool, int, str, str, str]:
-    """Which of two lists is the newer: by when they were asked for, then by version."""
+    """Orders lists by age: by request time, then by version."""
     is_ordered = timelines.is_ordered(part.version)
     length = len(part.version) if is_ordered else 0
     return (part.asked_us, is_ordered, length, part.version, part.first, part.until)
 
 
 def _needed(parts: list[_Part]) -> list[_Part]:
-    """Without the parts that newer ones make useless; newest first."""
+    """Without the parts superseded by newer ones; newest first."""
     kept: list[_Part] = []
     found: dict[tuple[int, str], int] = {}
     for part in parts:
@@ -333,7 +334,7 @@ def _needed(parts: list[_Part]) -> list[_Part]:
 
 
 def share(rows: Iterable[Pod | Workload]) -> None:
-    """Hold what many rows of a snapshot say as one object in memory, as it is where rows are made from facts."""
+    """Hold equal values of a snapshot's rows as one object in memory, as for rows made from facts."""
     texts: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
     owners: dict[Owner, Owner] = {}
     constraints: dict[bytes, Any] = {}

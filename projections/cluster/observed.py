@@ -1,4 +1,4 @@
-"""The facts by which objects of a cluster are observed or gone, and the makers of their rows. Pure."""
+"""The facts with observations or deletions of a cluster's objects, and the makers of their rows. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ from projections.cluster.rows import POD, Node, PriorityClass
 from projections.cluster.runtimes import training_runtime
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
-#: Of an observation: the kind of its object, "" = as it says itself; and what makes the row.
+#: Of an observation: the kind of its object, "" = named in the fact; and the maker of the row.
 OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     PodObserved: (POD, rows.pod),
     WorkloadObserved: ("", rows.workload),
@@ -100,7 +100,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     ReservationObserved: (Reservation.kind, reservation),
     TrainingRuntimeObserved: ("", training_runtime),
 }
-#: Of a deletion: the kind of what is gone, "" = as it says itself.
+#: Of a deletion: the kind of the gone object, "" = named in the fact.
 VANISHED: dict[type[Fact], str] = {
     PodVanished: POD,
     WorkloadVanished: "",

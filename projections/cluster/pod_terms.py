@@ -1,4 +1,4 @@
-"""The rows of what is said of pods beside them: disruption budgets, PodGroups that start together, services of jobs. Pure."""
+"""The rows of further objects about pods: disruption budgets, PodGroups with a common start, services of jobs. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DisruptionBudget(msgspec.Struct, gc=False):
     allowed: int
     disrupted: tuple[str, ...] = ()
     unkept_labels: tuple[str, ...] = ()
-    #: Which pods it protects is not known.
+    #: Its protected pods are unknown.
     is_cut: bool = False
     last_us: int = 0
     listed_us: int = 0
@@ -43,7 +43,7 @@ def disruption_budget(
 
 
 class PodGroup(msgspec.Struct, gc=False):
-    """A PodGroup. ``kind`` says of which API, see :mod:`bus.events.pods`; texts are as its annotations have them."""
+    """A PodGroup. ``kind`` names the API, see :mod:`bus.events.pods`; texts are as its annotations have them."""
 
     uid: str
     kind: str
@@ -62,7 +62,7 @@ class PodGroup(msgspec.Struct, gc=False):
     phase: str
     owner: Owner | None
     topology: str
-    #: It was made from the annotations of pods, which say more.
+    #: It was made from the annotations of pods. These have more data.
     is_copy: bool
     #: None of its pods is evicted for a more important one without the others.
     goes_whole: bool = False

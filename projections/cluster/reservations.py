@@ -1,4 +1,4 @@
-"""The row of a Reservation, and what can be said of one alone: when it ends, and what pods it is for. Pure.
+"""The row of a Reservation, and its own properties: its end, and its pods. Pure.
 
 Source: koordinator-sh/koordinator, scheduling.koordinator.sh/v1alpha1 Reservation; docs/scheduling.md.
 """
@@ -19,7 +19,7 @@ from bus.events.constraints import PodConstraints
 from bus.events.pods import ReservationCondition, ReservationObserved, ReservationOwner
 from projections.cluster import rows
 
-#: Phases. A reservation is ``Waiting`` only where it waits for room of pods that run (preAllocation).
+#: Phases. A reservation is ``Waiting`` only while it waits for room of running pods (preAllocation).
 PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED = "Pending", "Available", "Waiting", "Succeeded", "Failed"  # fmt: skip
 #: No duration is longer.
 LONGEST_US = 2**62
@@ -36,7 +36,7 @@ Amounts = Mapping[str, int]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The status of a Reservation. ``allocated`` {} = nothing was ever given of it; ``owners`` are uids of pods."""
+    """The status of a Reservation. ``allocated`` {} = never allocated; ``owners`` are uids of pods."""
 
     phase: str = PENDING
     node: str = ""
@@ -47,14 +47,14 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True, gc=False):
-    """What a pod was given of a reservation."""
+    """A pod's allocation from a reservation."""
 
     reservation: str
     request: dict[str, int]
 
 
 class SavedReservations(msgspec.Struct):
-    """What a snapshot holds of what the scheduler gave of reservations."""
+    """The part of a snapshot for the scheduler's allocations from reservations."""
 
     statuses: dict[str, Status]
     given: dict[str, Given]
@@ -67,7 +67,7 @@ class Reservation(msgspec.Struct, gc=False):
     kind: ClassVar[str] = "Reservation"
 
     uid: str
-    #: That of the pod that stands for it; the object itself has none.
+    #: The uid of its stand-in pod; the object itself has none.
     pod_namespace: str
     name: str
     version: str
@@ -90,7 +90,7 @@ class Reservation(msgspec.Struct, gc=False):
     ttl_us: int | None
     expires_us: int | None
     allocate_once: bool
-    #: It may take the place of a pod that runs, until that ends.
+    #: It may take the place of a running pod, until that ends.
     pre_allocation: bool
     is_closed: bool
     allocate_policy: str
@@ -110,7 +110,7 @@ class Reservation(msgspec.Struct, gc=False):
 
     @property
     def reserved(self) -> dict[str, int]:
-        """What it keeps: as its status says where it has a node, else what its template requests."""
+        """Its reserved amounts: from its status once it has a node, else the requests of its template."""
         return self.allocatable if self.node and self.allocatable else requested(self.demand)
 
 
@@ -153,7 +153,7 @@ def go_duration_us(text: str) -> int | None:
 
 
 def order_of(text: str) -> int:
-    """The place that the label of a reservation gives it, the smallest first; 0 = it gives none."""
+    """A reservation's place by its label, the smallest first; 0 = without a label."""
     return int(text) if _ORDER.fullmatch(text) and text.isascii() else 0
 
 
@@ -165,7 +165,7 @@ def is_active(phase: str, node: str) -> bool:
 def is_over(
     phase: str, now_us: int, created_us: int, ttl_us: int | None, expires_us: int | None
 ) -> bool:
-    """Whether its time is over. ``ttl_us`` 0 = never, even if it has a time at which it expires."""
+    """Whether its time is over. ``ttl_us`` 0 = never, even with an expiry time."""
     if phase in (SUCCEEDED, FAILED) or ttl_us == 0:
         return False
     is_late = expires_us is not None and now_us > expires_us

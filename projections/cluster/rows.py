@@ -1,6 +1,7 @@
-"""One row for each object of the cluster as its newest observation shows it: only the fields that are read. Pure.
+"""One row for each object of the cluster by its newest observation: only the needed fields. Pure.
 
-Rows are compact. Texts that many objects share are one object in memory, and so are demands of pods that are written alike.
+Rows are compact. Texts shared by many objects are one object in memory, and so are demands of pods with equal
+specs.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from projections.nodes import sharing_of
 
 POD = "Pod"
 
-#: Most of one amount that a pod asks for, in its unit: no node has so much, and sums of it stay numbers of 64 bits.
+#: Largest amount of a pod's demand, in its unit: larger than any node, and sums of it stay numbers of 64 bits.
 LARGEST = 2**50
 
-#: Phases after which a pod holds nothing.
+#: Phases of ended pods.
 ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Row(Protocol):
-    """What the store of objects reads of every row; it changes the last four fields, nobody else does.
+    """The fields of every row for the store of objects; it alone changes the last four.
 
-    ``version`` is the resourceVersion, ``seen_us`` the first and ``last_us`` the last time at which this version was
-    observed, ``listed_us`` the newest complete list, if it shows the object; 0 = it does not.
+    ``version`` is the resourceVersion, ``seen_us`` the first and ``last_us`` the last observation of this version,
+    ``listed_us`` the newest complete list with the object; 0 = in none.
     """
 
     uid: str
@@ -65,12 +66,14 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
-#: Makes the row of an observation, of which the row before it may say a part already; only called where that is the newest.
+#: Makes the row of an observation, with shared parts of the row before it; only called for the newest observation.
 Make = Callable[[R | None], R]
 
 
 class Pod(msgspec.Struct, gc=False):
-    """A pod. Its times are microseconds UTC; ``started_us`` is when it was bound, else created, else seen."""
+    """A pod. Its times are microseconds UTC; ``started_us`` is its bind time, else its creation, else its first
+    observation.
+    """
 
     kind: ClassVar[str] = POD
     #: Nobody asks when it was made.
@@ -93,26 +96,27 @@ class Pod(msgspec.Struct, gc=False):
     annotations: dict[str, str]
     #: ``requests.<resource>`` and ``limits.<resource>``, cpu in milli, others whole. Shared: never changed.
     demand: dict[str, int]
-    #: Cpu (milli) and memory (bytes) that a scheduler's scores count for its containers that request none; None where a
-    #: request cannot be read, so that nobody knows what it needs.
+    #: Cpu (milli) and memory (bytes) in a scheduler's scores for its containers without requests; None for an
+    #: unreadable request: its need is unknown.
     unrequested: tuple[int, int] | None = (0, 0)
     #: None = it may go anywhere. Shared: never changed.
     constraints: PodConstraints | None = None
-    #: Templates of its claims of devices, and extended resources that a claim gives it.
+    #: Templates of its claims of devices, and extended resources backed by a claim.
     templates: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
-    #: What it asks for by claims, as :mod:`projections.cluster.claiming` reads them. Never changed.
+    #: Its demand by claims, computed by :mod:`projections.cluster.claiming`. Never changed.
     by_claim: dict[str, int] = {}
-    #: Devices of its node that its annotation names, None = it has none; whoever may write pods may write it.
+    #: Devices of its node in its annotation, None = no annotation; every writer of pods may write it.
     devices: tuple[int, ...] | None = None
-    #: What it reports of cards beside amounts (``projections.devices.requested.CardFacts`` as JSON); "" = amounts say all.
+    #: Its report about cards besides amounts (``projections.devices.requested.CardFacts`` as JSON); "" = amounts
+    #: are complete.
     cards: str = ""
     last_us: int = 0
     listed_us: int = 0
 
     @property
     def asks(self) -> dict[str, int]:
-        """All that it asks for: its requests and limits, and devices by claim."""
+        """Its whole demand: its requests and limits, and devices by claim."""
         if not self.by_claim:
             return self.demand
         keys = self.demand.keys() | self.by_claim.keys()
@@ -120,7 +124,7 @@ class Pod(msgspec.Struct, gc=False):
 
     @property
     def ask(self) -> Ask:
-        """What it asks for as a workload of its own."""
+        """Its demand as a workload of its own."""
         is_ended = self.phase in ENDED
         return Ask(labels=self.labels) if is_ended else Ask(self.asks, 1, labels=self.labels)
 
@@ -153,7 +157,7 @@ class Workload(msgspec.Struct, gc=False):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     ask: Ask = Ask()
-    #: By its own stamp; where that cannot be read, when it was seen.
+    #: By its own stamp; the time of observation for an unreadable one.
     created_us: int = 0
     #: Its ask as it was written, where templates of claims stand in it; None = ``ask`` is.
     written: Ask | None = None
@@ -179,7 +183,7 @@ class Node(msgspec.Struct, gc=False):
     model: str = ""
     #: Cordoned.
     unschedulable: bool = False
-    #: Labels that nobody but a scheduler reads.
+    #: Labels used by schedulers only.
     further_labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     #: Its images, as its fact has them.
@@ -188,14 +192,14 @@ class Node(msgspec.Struct, gc=False):
     is_cut: bool = False
     #: Limits to its real use, as its annotation has them.
     usage_thresholds: str = ""
-    #: What it reports of shared cards, as JSON; a text that is absent keeps its last value.
+    #: Its report about shared cards, as JSON; an absent text keeps its last value.
     cards: str = ""
     last_us: int = 0
     listed_us: int = 0
 
 
 class Namespace(msgspec.Struct, frozen=True, gc=False):
-    """A namespace, also one that is gone: what it named stays named."""
+    """A namespace, existing or gone: its labels stay valid."""
 
     kind: ClassVar[str] = "Namespace"
 
@@ -207,7 +211,7 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
 
 
 class Quota(msgspec.Struct, gc=False):
-    """A quota of either kind, as its object says."""
+    """A quota of either kind, from its object."""
 
     uid: str
     kind: str
@@ -297,10 +301,10 @@ def priority_class(
 
 
 def demand_of(fact: PodState) -> dict[str, int]:
-    """What a pod asks for, as its facts say: its requests and its limits. Shared: never changed.
+    """A pod's demand, from its facts: its requests and its limits. Shared: never changed.
 
-    Older histories do not say the limits: they are at least as high as the requests. An amount that cannot be read counts
-    nothing.
+    Older histories lack the limits: these are at least as high as the requests. An unreadable amount counts as
+    zero.
 
     Raises EnvelopeError where these are no resources.
     """
@@ -355,7 +359,7 @@ _NONE: dict[str, str] = {}
 
 
 def _texts(found: Mapping[str, str], known: dict[str, str] | None) -> dict[str, str]:
-    """The same texts, held once each, or what was ``known`` where that is equal. Never changed: what is empty is one object."""
+    """The same texts, held once each, or an equal ``known``. Never changed: the empty one is one object."""
     if found == known:
         return known
     return {intern(key): intern(text) for key, text in found.items()} if found else _NONE

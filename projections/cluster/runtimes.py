@@ -1,8 +1,8 @@
-"""What TrainJobs ask for, as far as the training runtimes that they name are known.
+"""The demand of TrainJobs, as far as their training runtimes are known.
 
-A TrainJob asks for what its runtime says when both are known for the first time. A runtime that changes later changes nothing of
-it: Kubeflow Trainer makes its JobSet once, and what that asks for beyond its TrainJob is asked for in its own right. A TrainJob
-that names another size, while it is suspended, asks anew.
+A TrainJob's demand includes its runtime's once both are known. Later changes of a runtime have no effect on it:
+Kubeflow Trainer makes its JobSet once, and a JobSet's further demand is charged in its own right. A suspended
+TrainJob with another size asks anew.
 
 Source: docs/jobs.md ("TrainJobs").
 """
@@ -53,7 +53,7 @@ def training_runtime(
 
 
 class Runtimes:
-    """Derived of the rows of a cluster's state, of which it changes those of TrainJobs."""
+    """Derived from the rows of a cluster's state; changes those of TrainJobs."""
 
     def __init__(
         self,
@@ -64,23 +64,23 @@ class Runtimes:
         self._workloads = workloads
         self._runtimes = runtimes
         self._named = named
-        #: TrainJobs whose runtime was not seen, or could not be read.
+        #: TrainJobs with an unobserved or unreadable runtime.
         self._waiting: Groups[_Name] = Groups()
 
     def restore(self) -> None:
-        """Begin with the rows as they are, which were saved with what they ask for."""
+        """Begin with the saved rows and their saved demands."""
         for row in self._workloads.values():
             self._wait(row)
 
     def asked(self, ask: Ask, namespace: str, uid: str = "") -> Ask:
-        """An ask with what its runtime says. ``uid``: of the TrainJob, which goes on asking for what it asked for before."""
+        """An ask with its runtime's demand. ``uid``: of the TrainJob; it keeps its earlier demand."""
         if not ask.runtime:
             return ask
         before = self._workloads.get(uid)
         return self._asked(ask, namespace, None if before is None else _written(before))
 
     def follow(self, changes: list[Change]) -> None:
-        """Rows changed: TrainJobs may ask for something else. What changes of others is added to ``changes``."""
+        """Rows changed: the demand of TrainJobs may change. Changes of others are added to ``changes``."""
         for change in tuple(changes):
             before, after = change.before, change.after
             if isinstance(after, TrainingRuntime):

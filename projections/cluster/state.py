@@ -1,8 +1,8 @@
-"""The cluster as last observed, folded from the history in memory: the one that every reactor of a process reads.
+"""The cluster as last observed, folded from the history in memory: shared by every reactor of a process.
 
-Pods, workloads, nodes, namespaces, quotas, priority classes and storage; what follows from them (who is charged, what is idle) is
-each reactor's own. Decisions run between two events in one thread, so the state is its own snapshot. It holds what was observed
-and nothing else: what a reactor assumes is that reactor's own, beside it (docs/architecture.md, "What is assumed").
+Pods, workloads, nodes, namespaces, quotas, priority classes and storage; results derived from them (charges, idle
+times) belong to each reactor. Decisions run between two events in one thread, so the state is its own snapshot. It
+holds observations only: a reactor's assumptions are its own, beside it (docs/architecture.md, "What is assumed").
 
 Rules of order, deletions and lists: :mod:`projections.cluster.objects`.
 """
@@ -64,7 +64,7 @@ from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
-#: Longest chain of controllers that is followed: users write the references, and may write circles.
+#: Longest followed chain of controllers: users write the references, possibly in circles.
 DEPTH = 8
 
 _NODE, _CLASS = Node.kind, PriorityClass.kind
@@ -101,7 +101,7 @@ class SavedCluster(msgspec.Struct):
 
 
 class ClusterState(Part):
-    """Of one cluster: who folds gives it that cluster's events only.
+    """Of one cluster: the caller folds that cluster's events only.
 
     Rows are read, never written.
     """
@@ -116,12 +116,12 @@ class ClusterState(Part):
         }
     )  # fmt: skip
 
-    #: The facts that change it.
+    #: The facts with an effect on it.
     reads: ClassVar[tuple[type[Fact], ...]]
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
-        #: The event that was folded last.
+        #: The last folded event.
         self._folded: Event | None = None
         self.index = Index()
         self._pods: ObjectStore[Pod] = ObjectStore(self._changes)
@@ -158,7 +158,7 @@ class ClusterState(Part):
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
             **dict.fromkeys((NAMESPACED_KIND, CLUSTER_KIND), self._runtimes),
         }  # fmt: skip
-        #: What exists, by uid.
+        #: Existing objects, by uid.
         self.pods = self._pods.rows
         self.workloads = self._workloads.rows
         self.nodes = self._nodes.rows
@@ -178,18 +178,18 @@ class ClusterState(Part):
         self.pod_groups = self._pod_groups.rows
         self.reservations = self._reservations.rows
         self.services = self._services.rows
-        #: Classes of devices of which a claim was given cards, and the resource under which these count.
+        #: Classes with an allocated card in a claim, and their counting resource.
         self.cards_seen: dict[str, str] = {}
         self.runtimes = Runtimes(self.workloads, self._runtimes.rows, self.named)
         self.claiming = Claiming(
             self.pods, self.workloads, self.device_classes, self.device_claims, self.claim_templates,
             self.slices, self.cards_seen, self.named,
         )  # fmt: skip
-        #: By name, also of those that are gone: what they named stays named.
+        #: By name, gone ones included: their labels stay valid.
         self.namespaces: dict[str, Namespace] = {}
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """Fold one event. Raises EnvelopeError for a pod whose resources are none; then nothing was changed."""
+        """Fold one event. Raises EnvelopeError for a pod with invalid resources; then nothing was changed."""
         self._changes.clear()
         self._folded = event
         fold = _FOLDS.get(type(fact))
@@ -204,7 +204,7 @@ class ClusterState(Part):
         self.claiming.follow(self._changes)
 
     def restore(self, saved: SavedCluster) -> None:
-        """Become what was saved, in a new state. The index follows from the rows."""
+        """Load the saved state, in a new object. The index is computed from the rows."""
         super().restore(saved)
         share((*self.pods.values(), *self.workloads.values()))
         stores = {id(one): one for one in (*self._stores.values(), self._workloads)}
@@ -215,7 +215,7 @@ class ClusterState(Part):
         self.claiming.restore()
 
     def changes(self, event: Event) -> Sequence[Change]:
-        """What ``event`` changed, in order, if it is the one that was folded last; nothing otherwise."""
+        """The changes of ``event``, in order, if it is the last folded one; nothing otherwise."""
         return self._changes if event is self._folded else ()
 
     def _observed(self, fact: Any, time_us: int) -> None:
@@ -225,7 +225,7 @@ class ClusterState(Part):
 
     def _vanished(self, fact: Any, time_us: int) -> None:
         kind = VANISHED[type(fact)] or fact.kind
-        # What belongs to the whole cluster has no namespace.
+        # Objects of the whole cluster have no namespace.
         namespace = getattr(fact, "namespace", "")
         self._store(kind).vanished(kind, fact.uid, namespace, fact.name, time_us)
 
@@ -264,7 +264,9 @@ class ClusterState(Part):
     # questions
 
     def chain(self, owner: Owner | None) -> list[Workload] | None:
-        """What controls an object whose controller is ``owner``, the nearest first; None where that was not seen to its end."""
+        """The controllers of an object with the controller ``owner``, the nearest first; None for a chain with an
+        unobserved link.
+        """
         found: list[Workload] = []
         while owner is not None:
             above = self.workloads.get(owner.uid)
@@ -275,12 +277,14 @@ class ClusterState(Part):
         return found
 
     def top(self, owner: Owner | None) -> Workload | None:
-        """The end of the chain of controllers that begins at ``owner``; None for none, and where it was not seen to its end."""
+        """The end of the chain of controllers from ``owner``; None for none, and for a chain with an unobserved link."""
         found = self.chain(owner)
         return found[-1] if found else None
 
     def asked(self, ask: Ask, namespace: str, uid: str = "") -> Ask:
-        """An ask with what its training runtime says, and what its claims of devices may be given. ``uid``: of a known object."""
+        """An ask with its training runtime's demand, and the largest allocation of its device claims. ``uid``: of a
+        known object.
+        """
         return self.claiming.asked(self.runtimes.asked(ask, namespace, uid), namespace)
 
     def listed_us(self, kind: str) -> int:
@@ -309,7 +313,7 @@ class ClusterState(Part):
         return [one for one in self.scvs.values() if self.named(_SCV, "", one.name) == one.uid]
 
     def load_of(self, node: str) -> NodeLoad | None:
-        """What a node really uses; None where nobody measures it."""
+        """A node's real use; None without a measurement."""
         return self.loads.get(self.named(NodeLoad.kind, "", node))
 
     def devices_of(self, node: str) -> NodeDevices | None:
@@ -325,12 +329,14 @@ class ClusterState(Part):
         return self.priority_classes.get(self.named(_CLASS, "", name))
 
     def versions(self, kind: str) -> dict[str, str]:
-        """Uid to newest resourceVersion, of every object of a kind that exists; namespaces are known by name, and not here."""
+        """Uid to newest resourceVersion, of every existing object of a kind; namespaces are identified by name, and
+        not here.
+        """
         rows = self._store(kind).rows.values()
         return {row.uid: row.version for row in rows if row.kind == kind}
 
     def gone(self, uid: str) -> Gone | None:
-        """A pod or workload that does not exist any more; None where that is not known."""
+        """A gone pod or workload; None if unknown."""
         return self._workloads.gone.get(uid) or self._pods.gone.get(uid)
 
 

@@ -1,4 +1,4 @@
-"""What do a scheduler's scores count for containers that request no cpu or memory? Pure.
+"""The amounts in a scheduler's scores for containers without requests of cpu or memory. Pure.
 
 Source: kube-scheduler, `pkg/scheduler/util/pod_resources.go`.
 """
@@ -12,13 +12,13 @@ import msgspec
 from bus.amounts import NANO, ContainerResources, PodResources
 from bus.charges import effective
 
-#: What kube-scheduler's scores count for a container that requests none.
+#: kube-scheduler's amounts in scores for a container without requests.
 _LEAST = {"cpu": "100m", "memory": "200Mi"}
 
 
 @lru_cache(maxsize=8_192)
 def unrequested(resources: bytes) -> tuple[int, int] | None:
-    """What scores count beyond the requests; the resources were read before."""
+    """The amounts in scores beyond the requests; the resources were read before."""
     written = msgspec.json.decode(resources, type=PodResources)
     requested, unreadable = effective(written)
     if unreadable:

@@ -1,6 +1,7 @@
-"""The rows of storage: claims, volumes, storage classes, and how many volumes a node may attach. Pure.
+"""The rows of storage: claims, volumes, storage classes, and the limit of attached volumes of a node. Pure.
 
-Claims are as many as notebooks, so rows are compact: texts and node affinities that many share are one object in memory.
+Claims are as many as notebooks, so rows are compact: texts and node affinities shared by many are one object in
+memory.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Volume(msgspec.Struct, gc=False):
     zones: dict[str, str]
     #: None = every node reaches it. Shared: never changed.
     node_affinity: NodeSelector | None
-    #: Which nodes reach it is not known.
+    #: The nodes with access to it are unknown.
     is_cut: bool
     last_us: int = 0
     listed_us: int = 0
@@ -103,7 +104,7 @@ class StorageClass(msgspec.Struct, gc=False):
 
 
 class CsiNode(msgspec.Struct, gc=False):
-    """How many volumes of each CSI driver may be attached to the node of this name."""
+    """The limit of attached volumes of each CSI driver on the node of this name."""
 
     kind: ClassVar[str] = "CSINode"
     namespace: ClassVar[str] = ""

@@ -1,7 +1,7 @@
 """Which cards a cluster had at each time.
 
-Of each pool the slices of the newest generation count, among those that exist at that time. What a complete list of slices
-lacks is gone from that list on.
+Of each pool the slices of the newest generation count, among those that exist at that time. Slices missing in a
+complete list are gone from that list on.
 
 Source: docs/devices.md.
 """
@@ -56,7 +56,7 @@ slice_departures = departures("slice_departures")
 
 #: Parts of complete lists that stay in memory.
 PARTS_KEPT = 64
-#: Pools that one statement asks for.
+#: Pools in one statement.
 _ASKED = 500
 _OF_POOLS = sa.select(slices.slices).where(
     slices.slices.c.cluster == sa.bindparam("cluster"),
@@ -95,7 +95,8 @@ class CardSupply:
             table.cluster == part.cluster, table.vanished == 0, table.uid >= part.first,
             *([table.uid < part.until] if part.until else []),
         )  # fmt: skip
-        # Lists of slices are few. What an older one lacked, this one may have: all that it speaks of is looked at again.
+        # Lists of slices are few. A slice missing in an older one may be in this one: all slices in it are checked
+        # again.
         self._pools |= {(part.cluster, *found) for found in self._rows.reader.select(query)}
 
     def check(self, row: Any) -> None:
@@ -107,7 +108,7 @@ class CardSupply:
         self._pools |= {(one.cluster, one.driver, one.pool) for one in (before, after) if one}
 
     def changes(self) -> Changes:
-        """The cards of the pools that the batch changed."""
+        """The cards of the pools changed in the batch."""
         pools, self._pools = self._pools, set()
         touched, self._touched = self._touched, {}
         listed = self._lists.changes()
@@ -127,7 +128,7 @@ class CardSupply:
         return Changes([one for one in (*deletes, *listed.deletes) if one[2]], upserts)
 
     def settle(self) -> None:
-        """Let go of what is stored."""
+        """Drop stored rows."""
         self._lists.settle()
 
     def _stored(self, pools: Iterable[Key]) -> Iterator[Slice]:
@@ -176,7 +177,7 @@ class CardSupply:
 
 
 def _cards_at(timelines_: list[list[tuple[int, Any]]], second: int) -> set[Card]:
-    """The cards of the newest generation; of two that say different things of one card one counts."""
+    """The cards of the newest generation; of two different entries for one card one counts."""
     now = [
         offer
         for timeline in timelines_

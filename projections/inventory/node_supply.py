@@ -1,7 +1,7 @@
-"""Nodes on which more is charged than their cards are.
+"""Nodes with more charged cards than existing ones.
 
-A node's supply is the most that it offered under its uid: a device plugin that restarts, or a card that fails, takes no
-card away from pods that hold it. Of a node that never offered a card the supply is unknown.
+A node's supply is its largest offer under its uid: a restarting device plugin, or a failing card, takes no card
+away from its pods. The supply of a node without any offer is unknown.
 
 Source: docs/devices.md (supply; no node gives more cards than it has).
 """
@@ -28,16 +28,16 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 #: Cluster and name.
 NodeKey = tuple[str, str]
 
-#: Nodes that one statement asks for.
+#: Nodes in one statement.
 _ASKED = 500
-#: An end that has not come.
+#: A future end.
 _OPEN = 2**62
 
 _texts = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Excess(NamedTuple):
-    """[``from_s``, ``to_s``) in which the charges on a node pass its supply."""
+    """[``from_s``, ``to_s``) with charges on a node above its supply."""
 
     from_s: int
     to_s: int
@@ -49,7 +49,7 @@ ExcessByNode = Mapping[NodeKey, Sequence[Excess]]
 
 
 class Oversubscribed(NamedTuple):
-    """A node on which more is charged now than its cards are, and the resources by which it offers them."""
+    """A node with more charged cards than existing ones now, and its resources for cards."""
 
     cluster: str
     node: str
@@ -89,7 +89,7 @@ def is_oversubscribed(found: ExcessByNode, cluster: str, node: str, from_s: int,
 
 
 def oversubscribed(select: Select) -> list[Oversubscribed]:
-    """The nodes on which more is charged now than their cards are."""
+    """The nodes with more charged cards than existing ones now."""
     runs, segments = pod_runs.c, held_segments.c
     total = sa.func.sum(segments.gpu_milli)
     query = (
@@ -108,12 +108,12 @@ def oversubscribed(select: Select) -> list[Oversubscribed]:
     return found
 
 
-#: (second from which it holds, milli-cards, resources), oldest first
+#: (first second, milli-cards, resources), oldest first
 _Timeline = list[tuple[int, int, tuple[str, ...]]]
 
 
 def _supplies(select: Select, places: Collection[NodeKey]) -> dict[NodeKey, _Timeline]:
-    """The supply of each of these nodes that ever offered a card, by its lives."""
+    """The supply of each of these nodes with any offered card, by its lives."""
     by_slices = _by_slices(select, {cluster for cluster, _ in places})
     found: dict[NodeKey, _Timeline] = {}
     rows: dict[NodeKey, nodes.Node] = {}
@@ -142,13 +142,13 @@ def _supplies(select: Select, places: Collection[NodeKey]) -> dict[NodeKey, _Tim
     return found
 
 
-#: Vendor → milli-cards, and the resources or drivers that offer them.
+#: Vendor → milli-cards, and the resources or drivers with them.
 _Offers = dict[str, tuple[int, tuple[str, ...]]]
 _NONE: tuple[int, tuple[str, ...]] = (0, ())
 
 
 def _by_slices(select: Select, clusters: Iterable[str]) -> dict[NodeKey, _Offers]:
-    """The most cards of each vendor that slices showed on a node at one time."""
+    """The largest number of cards of each vendor in a node's slices at one time."""
     changes: dict[tuple[NodeKey, str], list[tuple[int, int]]] = defaultdict(list)
     table = card_supply.c
     query = sa.select(table.cluster, table.node, table.card, table.start_s, table.end_s)
@@ -166,7 +166,7 @@ def _by_slices(select: Select, clusters: Iterable[str]) -> dict[NodeKey, _Offers
 
 
 def _lives(row: nodes.Node) -> list[tuple[int, _Offers]]:
-    """(second from which it holds, the most that its device plugins offered) for each uid of a node."""
+    """(first second, the largest offer of its device plugins) for each uid of a node."""
     sharing = {(version, time_us): text for version, time_us, text in row.sharing_points()}
     found: list[tuple[int, _Offers]] = []
     uid = None
@@ -184,7 +184,7 @@ def _lives(row: nodes.Node) -> list[tuple[int, _Offers]]:
 def _offers(allocatable: str, sharing: str) -> Mapping[str, tuple[int, tuple[str, ...]]]:
     quantities, texts = _texts(allocatable), _texts(sharing) if sharing else {}
     plain = {name: text for name, text in texts.items() if name not in (HAMI_NODE, VOLCANO_NODE)}
-    # One by one it is seen which resource offers cards of which vendor.
+    # The resources for each vendor's cards are found one by one.
     names: dict[str, list[str]] = defaultdict(list)
     for name in sorted(quantities):
         for of in offered({name: quantities[name]}, plain):
@@ -195,7 +195,7 @@ def _offers(allocatable: str, sharing: str) -> Mapping[str, tuple[int, tuple[str
 
 
 def _charged(charges: list[tuple[int, int, int]], supply: _Timeline) -> Iterator[Excess]:
-    """What is charged from second to second, beside the supply."""
+    """The charges from second to second, beside the supply."""
     seconds = {s for a, b, _ in charges for s in (a, b)}
     first, last = min(seconds), max(seconds)
     ordered = sorted({*seconds, *(s for s, _, _ in supply[1:] if first < s < last)})

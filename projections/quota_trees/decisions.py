@@ -1,7 +1,7 @@
 """Admission decisions: the answer to each object's request, with its numbers.
 
-One row for each decision, by the id of its event: an event that is published twice is one decision. Of two events that claim
-one id the earlier counts, whichever arrived first.
+One row for each decision, by the id of its event: an event published twice is one decision. Of two events with one
+id the earlier counts, whichever arrived first.
 
 Source: docs/architecture.md (a decision stores its reason, its numbers and the sequence it was based on).
 """
@@ -37,7 +37,7 @@ admissions = row_table(
     sa.Column("types", sa.Text, nullable=False),
     sa.Column("charge", sa.Text, nullable=False),
     sa.Column("deficits", sa.Text, nullable=False),
-    #: What hangs below it: the child for which it was raised, and what an owner was left with that went without it.
+    #: Its parts for others: the child with this raise, and the rest of an owner after a release.
     sa.Column("below", sa.Text),
     sa.Index("admissions_by_uid", "uid"),
     sa.Index("admissions_by_quota", "cluster", "quota", "number"),
@@ -62,7 +62,7 @@ def keys(fact: AdmissionDecided, event: Event) -> tuple[Key]:
 
 
 def fold(row: Decision | None, fact: AdmissionDecided, event: Event) -> Decision:
-    """The decision that was recorded first; the text decides between two of one moment."""
+    """The decision recorded first; the text decides between two of one moment."""
     if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
     return Decision(event.cluster, event.id, event.key, fact, event.time_us, event.sequence)

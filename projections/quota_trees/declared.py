@@ -1,9 +1,9 @@
-"""The quotas of each tree: their limits, and admitted changes of quotas that were not observed yet.
+"""The quotas of each tree: their limits, and admitted changes of unobserved quotas.
 
-Each quota of a tree has one row. The row has the newest observation of the quota by number, and the changes that no observation
-has settled yet. It follows from all entries of the journal about the quota but refusals, in any order.
+Each quota of a tree has one row. The row has the newest observation of the quota by number, and the unsettled
+changes. It is computed from all entries of the journal about the quota except refusals, in any order.
 
-Source: docs/architecture.md; :class:`projections.quota_trees.shape.Node`, whose rules give the amounts.
+Source: docs/architecture.md; :class:`projections.quota_trees.shape.Node` for the rules of the amounts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ declared_quotas = row_table(
     sa.Column("parent", sa.Text, nullable=False),
     sa.Column("stands", sa.Integer, nullable=False),
     sa.Column("pending", sa.Integer, nullable=False),
-    # The entry with which it last left the tree; what was granted before is void.
+    # The entry of its last departure from the tree; earlier grants are void.
     sa.Column("gone_number", Integer, nullable=False),
     sa.Column("hard", sa.Text, nullable=False),
     sa.Column("claims", sa.Text, nullable=False),
@@ -45,17 +45,17 @@ class DeclaredQuota(msgspec.Struct, frozen=True):
     cluster: str
     tree: str
     quota: str
-    #: The newest word of what was seen; its ``spec`` is None where the object is gone.
+    #: The newest observation; its ``spec`` is None for a gone object.
     seen: QuotaDeclared | None = None
     settled: int = 0
     gone: int = 0
-    #: Changes that were admitted and may still land, oldest first.
+    #: Admitted changes still able to land, oldest first.
     asked: tuple[QuotaDeclared, ...] = ()
     sequence: int = 0
 
     @property
     def node(self) -> Node | None:
-        """The quota as its tree has it, without what it holds; None where it does not stand."""
+        """The quota in its tree, without its charges; None for an absent one."""
         first = self.seen if self.seen is not None and self.seen.spec is not None else None
         declared = first or next(iter(self.asked), None)
         if declared is None:

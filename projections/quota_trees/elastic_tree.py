@@ -1,7 +1,7 @@
-"""The elastic side of a tree: what its quotas may use now, as the capacity is divided among what they ask.
+"""The elastic side of a tree: the current share of its quotas, as the capacity is divided among their requests.
 
-A workload asks from the moment it is admitted until its charge is given back. What was refused, or waits in a queue, asks
-without using anything, as far as :meth:`Elastic.count` finds that its quota's share has room for it.
+A workload requests from its admission until the release of its charge. A refused or queued workload requests
+without usage, as far as :meth:`Elastic.count` finds room for it in its quota's share.
 
 Source: ``docs/admission.md``, "ElasticQuotas"; Koordinator, ``pkg/scheduler/plugins/elasticquota``.
 """
@@ -40,7 +40,7 @@ class SavedElastic(msgspec.Struct):
 
 
 class Elastic(Part):
-    """Runtimes of one tree, kept as quotas, charges and capacity change."""
+    """Runtimes of one tree, updated as quotas, charges and capacity change."""
 
     Saved = SavedElastic
 
@@ -48,11 +48,11 @@ class Elastic(Part):
         self._tree = ElasticTree()
         #: Whether any quota was ever divided here; until then charges need not be told.
         self.is_used = False
-        #: What is counted beside what is held: quota and amounts by resource.
+        #: Counted besides charges: quota and amounts by resource.
         self._counted: list[tuple[Unmet, dict[str, int]]] = []
 
     def set_total(self, total: Mapping[str, int]) -> None:
-        """What all nodes have, cpu in milli, others whole."""
+        """The allocatable amounts of all nodes, cpu in milli, others whole."""
         self._tree.set_cluster(total)
 
     def set_quota(self, name: str, parent: str, spec: QuotaSpec | None) -> None:
@@ -70,9 +70,9 @@ class Elastic(Part):
             self._tree.add_pods(quota, PodSums(asked, dict(asked), {}))
 
     def count(self, unmet: Iterable[Unmet]) -> None:
-        """Count what is wanted from now on, in place of what was counted before: each that fits beside those before it.
+        """Count these demands from now on, in place of the ones before: each if it fits beside those before it.
 
-        What its quota asks for itself never changes whether it fits, only what is left for others.
+        A quota's own request never decides whether it fits, only the rest for others.
         """
         for one, wants in self._counted:
             self._want(one.quota, wants, -1)
@@ -95,7 +95,7 @@ class Elastic(Part):
                 self._want(one.quota, wants, -1)
 
     def met(self, kind: str, namespace: str, name: str) -> None:
-        """A workload got what it wants: it is counted by its charge."""
+        """A workload got its demand: it is counted by its charge."""
         left = []
         for one, wants in self._counted:
             if (one.kind, one.namespace, one.name) == (kind, namespace, name):
@@ -110,7 +110,7 @@ class Elastic(Part):
     def limits(
         self, quota: str, pending: Iterable[tuple[str, Mapping[str, int]]]
     ) -> dict[str, int]:
-        """What a quota may use, by ``requests.<resource>``, if the ``pending`` charges were held too."""
+        """The share of a quota, by ``requests.<resource>``, with the ``pending`` charges included."""
         held = list(pending)
         for name, charge in held:
             self.hold(name, charge, 1)
@@ -124,10 +124,10 @@ class Elastic(Part):
         return self._tree.figures(quota)
 
     def runtime(self, quota: str) -> dict[str, int]:
-        """What a quota may use now, by resource."""
+        """The current share of a quota, by resource."""
         return self._tree.runtime(quota)
 
 
 def _asked(charge: Mapping[str, int]) -> dict[str, int]:
-    """What is requested of a charge, by resource."""
+    """The requests in a charge, by resource."""
     return {key.removeprefix(ASKED): n for key, n in charge.items() if key.startswith(ASKED)}

@@ -1,4 +1,4 @@
-"""All quota trees of one cluster, as their journals say. Pure but for its state.
+"""All quota trees of one cluster, from their journals. Pure but for its state.
 
 Source: docs/architecture.md (admission).
 """
@@ -35,7 +35,7 @@ class SavedForest(msgspec.Struct):
 
 
 class Forest(Part):
-    """Every tree of a cluster, as far as it was read, and where each quota and each object stands."""
+    """Every tree of a cluster, as far as it was read, and the tree of each quota and each object."""
 
     Saved: ClassVar[type[msgspec.Struct]] = SavedForest
     derived: ClassVar[frozenset[str]] = frozenset({"holders"})
@@ -44,11 +44,11 @@ class Forest(Part):
         self.trees: dict[str, Tree] = {}
         #: (kind, name) of every quota to its tree's name.
         self.places: dict[tuple[str, str], str] = {}
-        #: Object (uid) to the trees that hold something for it.
+        #: Object (uid) to the trees with a charge for it.
         self.holders: dict[str, set[str]] = {}
 
     def restore(self, saved: SavedForest) -> None:
-        """Become what was saved, in a new one. Who holds something follows from the trees."""
+        """Load the saved state, in a new object. The objects with charges are computed from the trees."""
         super().restore(saved)
         self.trees.update({name: restored(tree) for name, tree in saved.trees.items()})
         for tree in self.trees.values():
@@ -63,7 +63,7 @@ class Forest(Part):
         return found
 
     def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
-        """What is held for an object, in every quota that holds something."""
+        """The charges for an object, in every quota with one."""
         for name in self.holders.get(uid, ()):
             tree = self.trees[name]
             for quota in sorted(tree.holders.get(uid, ())):
@@ -108,11 +108,11 @@ class QuotaTrees(Forest):
 
     #: The entries of journals, as facts.
     entries: ClassVar[tuple[type[Fact], ...]] = (AdmissionsGrouped, *JOURNAL)
-    #: The facts that change them.
+    #: The facts with an effect on them.
     reads: ClassVar[tuple[type[Fact], ...]] = (*entries, ClockTicked)
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """Fold one event. What is no next entry is passed over, and what follows it in its group, as every reader does."""
+        """Fold one event. Out-of-order entries are skipped, and those after them in their group, as in every reader."""
         if isinstance(fact, ClockTicked):
             for tree in self.trees.values():
                 tree.refused.elapse(event.time_us)

@@ -1,12 +1,13 @@
 """The charges of each quota, by object.
 
-One row for each object (uid) of a quota of a tree. The journal numbers its entries, so the newest word is the one with the
-largest number, in whatever order entries come. A row stays when everything was given back, with no charge: an entry that
-comes late must find out that it is late.
+One row for each object (uid) of a quota of a tree. The journal numbers its entries, so the newest entry is the one
+with the largest number, in whatever order entries come. A row stays after the release, with no charge: a late entry
+must be recognized as late.
 
 A grant counts if its quota stands (:mod:`projections.quota_trees.declared`) and did not leave the tree after it was made.
 
-Source: docs/architecture.md; :class:`projections.quota_trees.tree.Tree`, which says the same of a journal in order.
+Source: docs/architecture.md; :class:`projections.quota_trees.tree.Tree`, with the same result for a journal in
+order.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ grants = row_table(
     sa.Column("charge_number", Integer, nullable=False),
     sa.Column("charge", sa.Text, nullable=False),
     sa.Index("grants_by_uid", "uid"),
-    # Few of all that ever were: most have given back what they held.
+    # Few of all rows ever: most have released their charge.
     partial_index("grants_holding", "cluster", "tree", "quota", where="charge <> '{}'"),
 )
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What one quota holds for one object; nothing where ``charge`` is empty."""
+    """The charge of one quota for one object; nothing for an empty ``charge``."""
 
     cluster: str
     tree: str
@@ -49,18 +50,18 @@ class Held(msgspec.Struct, frozen=True):
     kind: str = ""
     namespace: str = ""
     name: str = ""
-    #: Of the newest decision that admitted or adopted it, and its time; 0 where only a release was seen.
+    #: Of the newest decision to admit or adopt it, and its time; 0 if only a release was observed.
     number: int = 0
     decided_us: int = 0
     is_adopted: bool = False
-    #: Of the newest entry that says what is charged.
+    #: Of the newest entry with a charge.
     charge_number: int = 0
     charge: dict[str, int] = {}
     sequence: int = 0
 
 
 class Word(msgspec.Struct, frozen=True):
-    """What one entry of the journal says of one grant. ``decision`` None: it was given back."""
+    """The content of one journal entry for one grant. ``decision`` None: it was released."""
 
     number: int
     quota: str
@@ -70,7 +71,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 def parts(fact: AdmissionDecided | AdmissionReleased) -> tuple[Word, ...]:
-    """What an entry says of each grant; nothing where it refuses."""
+    """The content of an entry for each grant; nothing for a refusal."""
     if isinstance(fact, AdmissionReleased):
         return tuple(Word(fact.number, one.quota, one.uid, one.charge) for one in fact.releases)
     if fact.verdict == "refused":

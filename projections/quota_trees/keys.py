@@ -1,4 +1,4 @@
-"""The keys of a quota that a demand touches, with the amounts.
+"""The quota keys of a demand, with the amounts.
 
 Source: docs/quotas.md (charging; dot-boundary prefixes).
 """
@@ -11,7 +11,7 @@ Amounts = Mapping[str, int]
 
 
 def prefixes(key: str) -> Iterator[str]:
-    """``key`` and every shorter key that ends before one of its dots, longest first.
+    """``key`` and every shorter prefix up to one of its dots, longest first.
 
     A dot inside the resource's name (``limits.nvidia.com/gpu.A30``) ends no key, and neither does the
     one before it: ``limits.nvidia.com/gpu.A30`` and ``limits.nvidia.com/gpu``, no more.
@@ -29,13 +29,13 @@ def prefixes(key: str) -> Iterator[str]:
 def typed(key: str, model: str) -> Iterator[str]:
     """The keys of a demand with a model: ``key`` with the model, with each beginning of it, and ``key`` itself.
 
-    The name of a class of devices may have dots of its own (``limits.dra/gpu.nvidia.com``), which end no key.
+    The name of a class of devices may have dots of its own (``limits.dra/gpu.nvidia.com``). They end no key.
     """
     return (one for one in prefixes(f"{key}.{model}") if len(one) >= len(key))
 
 
 def kind_of(resource: str) -> str:
-    """Which type label speaks of a resource: ``cpu``, ``memory``, ``gpu``, or "" for none."""
+    """The type label for a resource: ``cpu``, ``memory``, ``gpu``, or "" for none."""
     if resource.startswith("dra/") or resource == "gpu-memory":
         # Devices by claim: "dra/<class>".
         return "gpu"
@@ -44,12 +44,12 @@ def kind_of(resource: str) -> str:
 
 
 def charged(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
-    """What a demand charges, by key.
+    """The charges of a demand, by key.
 
-    ``demand`` has keys ``limits.<resource>`` and ``requests.<resource>``, ``types`` the model by
-    ``cpu``, ``memory`` or ``gpu``. A demand with a type charges the typed key and every
-    dot-boundary prefix of it; one without only the plain key. Zeros charge nothing. Keys that no
-    quota limits yet are charged too, so that a limit which comes later knows what is used.
+    ``demand`` has keys ``limits.<resource>`` and ``requests.<resource>``, ``types`` the model by ``cpu``,
+    ``memory`` or ``gpu``. A demand with a type charges the typed key and every dot-boundary prefix of it; one
+    without only the plain key. Zeros charge nothing. Keys without a limit are charged too, so a later limit has
+    their usage.
     """
     if not types:
         return {key: amount for key, amount in demand.items() if amount}
@@ -63,23 +63,24 @@ def charged(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, in
     return charge
 
 
-#: Largest amount that a journal holds (int64).
+#: Largest amount of a journal (int64).
 MOST = 2**63 - 1
 
-#: Marks, in :func:`counted`, what a demand has of a resource without naming its model.
+#: Marks, in :func:`counted`, the part of a demand without a model.
 UNNAMED = "?"
 
 #: In a sum of :func:`counted`: how many of it were reviewed, and not seen yet.
 EXPECTED = "#"
 
-#: Marks, in a sum of :func:`counted`, what pods have whose deletion was asked for: others may be made in their place.
+#: Marks, in a sum of :func:`counted`, the part of pods with a requested deletion: others may be made in their
+#: place.
 ENDING = "!"
 
 
 def counted(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
-    """What one pod counts in the sum of its owner's pods: what it charges by the models that it names itself.
+    """The share of one pod in the sum of its owner's pods: its charges by its own models.
 
-    What names no model is also said by itself, so that :func:`summed` can charge it by the owner's.
+    The part without a model is also listed alone, so :func:`summed` can charge it by the owner's.
     """
     found = charged(demand, types)
     for key, amount in demand.items():
@@ -93,12 +94,12 @@ _MARKS = (UNNAMED, EXPECTED, ENDING)
 
 
 def ending(counts: Mapping[str, int]) -> dict[str, int]:
-    """What pods have of a sum whose deletion was asked for."""
+    """The part of a sum from pods with a requested deletion."""
     return {key[1:]: amount for key, amount in counts.items() if key[0] == ENDING}
 
 
 def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
-    """What a sum of :func:`counted` charges, by key, below an owner with these ``types``."""
+    """The charges of a sum of :func:`counted`, by key, below an owner with these ``types``."""
     found = {key: n for key, n in counts.items() if key[0] not in _MARKS}
     for key, amount in counts.items():
         if not key.startswith(UNNAMED):
@@ -113,7 +114,7 @@ def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int
 
 
 def most_of(counts: Mapping[str, int], charge: Amounts) -> dict[str, int]:
-    """What a sum of :func:`counted` charges at most of the keys of ``charge``, whatever models its owner names."""
+    """The largest possible charge of a sum of :func:`counted` for the keys of ``charge``, whatever models its owner names."""
     found = summed(counts, {})
     for mark, amount in counts.items():
         plain = mark.removeprefix(UNNAMED)
@@ -143,14 +144,16 @@ def added(one: Amounts, other: Amounts) -> dict[str, int]:
 
 
 def less(one: Amounts, other: Amounts) -> dict[str, int]:
-    """By how much the first is more, of the keys of which it is."""
+    """The excess of the first over the second, by key."""
     if not other:
         return {key: n for key, n in one.items() if n > 0}
     return {key: n - other.get(key, 0) for key, n in one.items() if n > other.get(key, 0)}
 
 
 def missing(asked: Amounts, total: Amounts) -> dict[str, int]:
-    """What a sum of :func:`counted` lacks of ``asked``. Of what names no model no more than of all: pods may name one."""
+    """The part of ``asked`` missing in a sum of :func:`counted`. Amounts without a model never lack more than the
+    total: pods may name one.
+    """
     found = less(asked, total)
     for key in [key for key in found if key.startswith(UNNAMED)]:
         found[key] = min(found[key], found.get(key.removeprefix(UNNAMED), 0))
@@ -158,9 +161,10 @@ def missing(asked: Amounts, total: Amounts) -> dict[str, int]:
 
 
 def weighed(asked: Amounts, below: Amounts) -> Amounts:
-    """What an object counts that asks for ``asked``, with ``below`` it, both as :func:`counted`: the larger of each.
+    """The count of an object with the demand ``asked`` and ``below`` it, both as :func:`counted`: the larger of
+    each.
 
-    What it asks for beyond what is below it names no model; of the rest each pod says whether it does.
+    Its demand beyond the part below it names no model; of the rest each pod names its own or none.
     """
     found = largest(asked, below)
     if not (asked and below):

@@ -1,8 +1,8 @@
-"""Which objects were admitted in their own right, although they name a controller?
+"""The objects admitted in their own right, despite a named controller.
 
-Users write controller references, so admission charges some objects themselves and says in the entry which controller they
-named (:attr:`bus.events.admissions.AdmissionDecided.owner`). What such an object runs is charged to its own quota, and
-not to that controller's.
+Users write controller references, so admission charges some objects themselves and records their named controller
+in the entry (:attr:`bus.events.admissions.AdmissionDecided.owner`). Pods of such an object are charged to its own
+quota, and not to that controller's.
 
 Source: docs/admission.md ("What hangs below an owner").
 """
@@ -29,7 +29,7 @@ own_charges = row_table(
 
 
 class OwnCharge(msgspec.Struct, frozen=True):
-    """The controllers that an object named when it was admitted in its own right, in order; of very many any."""
+    """The controllers named by an object at its admissions in its own right, in order; of very many any."""
 
     uid: str
     cluster: str
@@ -42,14 +42,14 @@ class OwnCharge(msgspec.Struct, frozen=True):
 
 
 def is_own(row: OwnCharge | None, kind: str, owner: Owner) -> bool:
-    """Whether an object of this kind was charged itself when it named the controller. The operators of some kinds write
-    from any account, so what is made below those counts there.
+    """Whether an object of this kind was charged itself while it named the controller. The operators of some kinds
+    write from any account, so children made by them count there.
     """
     return row is not None and row.has(owner.uid) and not is_open(owner.kind, kind)
 
 
 def parts(fact: AdmissionDecided) -> tuple[AdmissionDecided, ...]:
-    """The entry, where it admits an object that names a controller. One that is let go by its owner names it no more."""
+    """The entry, if it admits an object with a named controller. One released by its owner names it no more."""
     is_own = fact.owner != "" and fact.verdict == "admitted" and fact.left is None
     return (fact,) if is_own else ()
 
@@ -60,7 +60,7 @@ def keys(fact: AdmissionDecided, event: Event) -> tuple[Key]:
 
 
 def fold(row: OwnCharge | None, fact: AdmissionDecided, event: Event) -> OwnCharge:
-    """The object with one more controller that it named."""
+    """The object with one more named controller."""
     row = row or OwnCharge(fact.uid, event.cluster, ())
     if fact.owner in row.owners or ANY_OWNER in row.owners:
         return row

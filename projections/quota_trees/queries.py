@@ -1,4 +1,4 @@
-"""Queries on the archive: the journals, and the events that their decisions were read from."""
+"""Queries on the archive: the journals, and the input events of their decisions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def archived(
 ) -> Iterator[list[Event]]:
     """The events of these types, of one ``key`` or all, after one sequence and up to another, in order, some thousand at a time.
 
-    ``types`` None: all events, also those of types that nobody knows, and malformed ones.
-    Decisions that were stored together come one by one, all with one sequence; as they were stored if not ``apart``, which is
-    what readers of the history take.
+    ``types`` None: all events, unknown types and malformed ones included. Decisions that were stored together come
+    one by one, all with one sequence; as they were stored if not ``apart``, the form for readers of the history.
     """
     asked = None if types is None else set(types)
     if asked is not None and AdmissionDecided.wire_type in asked:
@@ -43,7 +42,7 @@ def archived(
 
 
 def facts(parts: Iterable[list[Event]]) -> Iterator[tuple[Event, Fact]]:
-    """What archived events say. One that cannot be read is parked, and says nothing. Raises UnsupportedVersionError."""
+    """The facts in archived events. An unreadable one is parked, and gives none. Raises UnsupportedVersionError."""
     for part in parts:
         for event in part:
             try:

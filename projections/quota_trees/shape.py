@@ -14,12 +14,12 @@ from bus.events.admissions import Meter, QuotaSpec
 BUSINESS = "BizGroupResourceQuota"
 ELASTIC = "ElasticQuota"
 
-#: After this a request that was admitted has landed in the cluster or never will: the API server's
-#: request deadline, 60 s, and a margin for two clocks that differ (docs/reliability.md).
+#: After this an admitted request has landed in the cluster or never will: the API server's request deadline, 60 s,
+#: and a margin for two different clocks (docs/reliability.md).
 LANDED_US = 75 * SECOND_US
 
 
-#: Most controllers of one object that are remembered, and what stands for all there are behind them.
+#: Most remembered controllers of one object, and the mark for any further ones.
 MOST_OWNERS = 8
 ANY_OWNER = "*"
 
@@ -33,35 +33,35 @@ class Grant(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     charge: dict[str, int]
-    #: What it asked for last; less than the charge while a shrink waits to be seen.
+    #: Its last request; less than the charge while a shrink waits for its observation.
     demand: dict[str, int]
     types: dict[str, str]
-    #: Place in the journal, and time, of the last ask that was admitted; 0 while nobody asked.
+    #: Place in the journal, and time, of the last admitted request; 0 without one.
     number: int
     asked_us: int
-    #: When that one was admitted, no other ask here can have been on its way into the cluster, and the
-    #: object cannot have been like that already: its sight proves that nothing is on its way.
+    #: At its admission, no other request here can have been on its way into the cluster, and the object cannot have
+    #: been like that already: its observation proves that none is on its way.
     is_alone: bool
-    #: All asks that can have been on their way say the same.
+    #: All requests possibly on their way are equal.
     is_same: bool
     is_adopted: bool = False
-    #: resourceVersion that the last ask would change: seen later, the object shows that it landed or never will.
+    #: resourceVersion before the last request: a later one of the object proves its landing or its failure.
     version: str = ""
-    #: The same of the asks that change what one replica asks for, or where it is charged: the newest of them.
+    #: The same for requests with changes of one replica's demand, or of the charged quota: the newest of them.
     reshaped: str = ""
-    #: Uids of the controllers that it named whenever it was admitted in its own right: those do not answer for it.
-    #: All of them, as the last ask need not be the one that landed; :data:`ANY_OWNER` where there were too many.
+    #: Uids of the controllers named at its admissions in its own right: those do not answer for it. All of them, as
+    #: any request may have landed; :data:`ANY_OWNER` for too many.
     owners: tuple[str, ...] = ()
-    #: Its object is deleted without its children, which took their part: what it was admitted with it asks for no more.
+    #: Its object is deleted without its children; they took their part: it no longer requests its admitted demand.
     is_leaving: bool = False
 
 
 class Node(msgspec.Struct):
     """One quota of the tree.
 
-    ``asked`` are changes that were admitted and may still land in the cluster, oldest first. Until
-    they are settled the strictest of all limits counts for what is below, and the largest for the
-    parent; a quota that was never seen has none to give.
+    ``asked`` are admitted changes still able to land in the cluster, oldest first. Until they are settled the
+    strictest of all limits counts for everything below, and the largest for the parent; an unobserved quota has
+    none to give.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Node(msgspec.Struct):
     observed: QuotaSpec | None = None
     asked: tuple[QuotaSpec, ...] = ()
     asked_us: int = 0
-    #: The last change is one to what it cannot have been before, and no other can have been on its way.
+    #: The last change leads to a state impossible before, and no other can have been on its way.
     is_alone: bool = True
     self_used: dict[str, int] = {}
     children: dict[str, dict[str, int]] = {}
@@ -81,16 +81,16 @@ class Node(msgspec.Struct):
 
     @property
     def is_elastic(self) -> bool:
-        """Whether what it may use depends on what others ask for."""
+        """Whether its share depends on the requests of others."""
         return self.observed is not None and (self.kind == ELASTIC or bool(self.observed.max))
 
     @property
     def spec(self) -> QuotaSpec:
-        """The limits as last admitted; what is shown and compared."""
+        """The limits as last admitted; shown and compared."""
         return self.asked[-1] if self.asked else self.observed or QuotaSpec()
 
     def limit(self, key: str) -> int | None:
-        """What is below may use this much; None = not limited."""
+        """The limit for everything below; None = not limited."""
         if self.observed is None:
             return 0
         if not self.asked:
@@ -110,7 +110,7 @@ class Node(msgspec.Struct):
         return {key: self.limit(key) or 0 for key in sorted(keys)}
 
     def claimed(self) -> dict[str, int]:
-        """What it takes of its parent."""
+        """Its claim on its parent."""
         found: dict[str, int] = {}
         for spec in self._specs():
             for key, amount in spec.hard.items():
@@ -123,7 +123,7 @@ class Node(msgspec.Struct):
     def ask(self, uid: str, spec: QuotaSpec, time_us: int) -> None:
         """A change was admitted."""
         is_late = time_us > self.asked_us + LANDED_US
-        # What it may be already proves nothing when it is seen.
+        # A possible earlier state proves nothing when it is observed.
         self.is_alone = (is_late or not self.asked) and spec not in self._specs()
         if self.asked[-1:] != (spec,):
             self.asked = (*self.asked, spec)
@@ -132,7 +132,7 @@ class Node(msgspec.Struct):
             self.uid = uid
 
     def used(self, key: str) -> int:
-        """What its workloads hold and its children claim."""
+        """The charges of its workloads and the claims of its children."""
         return self.self_used.get(key, 0) + self.claims.get(key, 0)
 
     def claim(self, child: str, amounts: dict[str, int] | None) -> None:

@@ -1,9 +1,9 @@
-"""One quota tree as its journal says: nodes, grants, meters, and what is used of each key.
+"""One quota tree from its journal: nodes, grants, meters, and the usage of each key.
 
-``used = self_used + the children's limits``, per key, at every node. A decision reads a
-:class:`TreeOverlay`: the tree with decisions on top that are not stored yet, so that many requests can
-be decided one after the other and appended together, or thrown away together when
-another process was faster. The same draft serves the webhook, the keeper and the model checker.
+``used = self_used + the children's limits``, per key, at every node. A decision reads a :class:`TreeOverlay`: the
+tree with unstored decisions on top, so many requests can be decided one after the other and appended together, or
+dropped together when another process was faster. The same draft serves the webhook, the keeper and the model
+checker.
 
 Source: docs/quotas.md; docs/architecture.md.
 """
@@ -28,7 +28,7 @@ from projections.quota_trees.grants import grown, without
 from projections.quota_trees.shape import ELASTIC, Grant, Node, spent
 from projections.quota_trees.unmet import Refused, SavedRefused, Unmet
 
-#: Most wants of one tree that are counted: each is one division.
+#: Most counted demands of one tree: each is one division.
 MOST_COUNTED = 100
 
 Fact = AdmissionDecided | AdmissionReleased | QuotaDeclared | TreeMetered
@@ -58,16 +58,16 @@ class Tree(Part):
         self.number = 0
         self.sequence = 0
         self.nodes: dict[str, Node] = {}
-        #: Object (uid) to the quotas that hold something for it.
+        #: Object (uid) to the quotas with a charge for it.
         self.holders: dict[str, set[str]] = {}
         self.meters: dict[tuple[str, str], Meter] = {}
         self.total: dict[str, int] = {}
         self.elastic = Elastic()
-        #: What was refused for want of room, and is wanted still.
+        #: Refused for want of room, and still wanted.
         self.refused = Refused()
 
     def restore(self, saved: SavedTree) -> None:
-        """Become what was saved, in a new tree. Who holds something follows from the grants."""
+        """Load the saved state, in a new tree. The objects with charges are computed from the grants."""
         super().restore(saved)
         for node in self.nodes.values():
             for uid in node.grants:
@@ -76,7 +76,7 @@ class Tree(Part):
     def apply(self, fact: Fact, sequence: int, time_us: int) -> None:
         """Take in the next entry of the journal.
 
-        Raises HistoryDivergedError when it is not the next one. Entries that are known already are ignored.
+        Raises HistoryDivergedError for an out-of-order entry. Known entries are ignored.
         """
         is_known = sequence == self.sequence and fact.number <= self.number
         if sequence < self.sequence or is_known:
@@ -101,7 +101,7 @@ class Tree(Part):
                 self.elastic.set_total(fact.total)
 
     def skip(self, sequence: int) -> None:
-        """What stands at ``sequence`` is no entry of this journal; the next decision is appended behind it."""
+        """The event at ``sequence`` is no entry of this journal; the next decision is appended behind it."""
         self.sequence = max(self.sequence, sequence)
 
     def _decided(self, fact: AdmissionDecided, time_us: int) -> None:
@@ -118,7 +118,7 @@ class Tree(Part):
         self._hold(node, grown(before, fact, time_us))
 
     def count(self, waiting: Iterable[Unmet]) -> None:
-        """Count what was refused, and what waits, as wanted, where limits leave room for it; who asked first comes first."""
+        """Count refused and waiting demands as wanted, if limits leave room for them; the oldest request comes first."""
         unmet = sorted((*self.refused, *waiting), key=lambda one: one.place)
         self.elastic.count([one for one in unmet if self._has_room(one)][:MOST_COUNTED])
 
@@ -208,7 +208,7 @@ class Tree(Part):
             self.elastic.set_quota(node.name, parent, node.observed)
 
     def _tell_elastic(self) -> None:
-        """Until the first elastic quota nobody divides anything, so what is held is told then."""
+        """Without an elastic quota there is no division, so charges are passed on when the first one appears."""
         for node in self.nodes.values():
             for grant in node.grants.values():
                 self.elastic.hold(node.name, grant.charge, 1)
@@ -220,32 +220,32 @@ class Tree(Part):
 
 
 def restored(saved: SavedTree) -> Tree:
-    """The tree that was saved."""
+    """The saved tree."""
     tree = Tree(saved.name)
     tree.restore(saved)
     return tree
 
 
 def adopt_children(node: Node, nodes: Iterable[Node]) -> None:
-    """Let a new node answer for the quotas that name it as their parent and were there before it."""
+    """Let a new node answer for the existing quotas with it as their named parent."""
     for child in nodes:
         if child.parent == node.name:
             node.claim(child.name, child.claimed())
 
 
 class TreeOverlay:
-    """A tree, and decisions about it that are not stored yet. Reading costs what the decisions touched.
+    """A tree, and unstored decisions about it. The cost of a read depends on the changes of the decisions.
 
-    Answers count at once. What was observed (releases, quotas seen, meters) counts when it is stored.
+    Answers count at once. Observations (releases, quotas, meters) count when they are stored.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        #: The last entry of the journal that it stands on.
+        #: The last entry of its journal.
         self.known = tree.sequence
         self.facts: list[tuple[Fact, int]] = []
         self._grants: dict[tuple[str, str], Grant] = {}
-        #: What the decisions add, by quota and key; the same by quota and namespace, and key.
+        #: The additions of the decisions, by quota and key; the same by quota and namespace, and key.
         self._held: dict[str, dict[str, int]] = {}
         self._own: dict[tuple[str, str], dict[str, int]] = {}
         self._nodes: dict[str, Node] = {}
@@ -264,14 +264,14 @@ class TreeOverlay:
         return [node for _, node in sorted({**self.tree.nodes, **self._nodes}.items())]
 
     def grant(self, quota: str, uid: str) -> Grant | None:
-        """What a quota holds for an object."""
+        """A quota's charge for an object."""
         found = self._grants.get((quota, uid))
         if found is None and (node := self.tree.nodes.get(quota)) is not None:
             found = node.grants.get(uid)
         return found
 
     def of(self, uid: str) -> list[Grant]:
-        """What every quota of the tree holds for an object."""
+        """The charges of all the tree's quotas for an object."""
         quotas = {*self.tree.holders.get(uid, ()), *(q for q, one in self._grants if one == uid)}
         return [grant for quota in sorted(quotas) if (grant := self.grant(quota, uid)) is not None]
 
@@ -280,13 +280,13 @@ class TreeOverlay:
         return bool(node.grants) or any(quota == node.name for quota, _ in self._grants)
 
     def used(self, node: Node, key: str) -> int:
-        """What is used of a key, decisions of the draft included."""
+        """The usage of a key, decisions of the draft included."""
         used = node.used(key)
         held = self._held.get(node.name)
         return used + held.get(key, 0) if held else used
 
     def limits(self, node: Node, rises: Mapping[str, int]) -> dict[str, int | None]:
-        """What ``node`` may use of each of the rising keys if they rise; None = not limited."""
+        """The limit of ``node`` for each of the rising keys if they rise; None = not limited."""
         limits = {key: node.limit(key) if node.kind != ELASTIC else None for key in rises}
         if not node.is_elastic:
             return limits
@@ -302,7 +302,7 @@ class TreeOverlay:
         return limits
 
     def own(self, node: Node, namespace: str, key: str) -> int:
-        """What the workloads of one namespace hold of a key."""
+        """The charges of one namespace's workloads for a key."""
         stored = node.by_namespace.get(namespace, {}).get(key, 0)
         return stored + self._own.get((node.name, namespace), {}).get(key, 0)
 

@@ -1,8 +1,9 @@
-"""What was asked of a tree's quotas and refused for want of room: it is wanted still, for a while.
+"""Requests to a tree's quotas, refused for want of room: they stay wanted for a while.
 
-A refused workload is asked again by its controller or its user; what is not asked again within :data:`WANTED_US` is wanted
-no longer. Asks are told apart by kind, namespace and name, as each try to create has another uid. Time is that of
-the journal's entries and of the moments that :meth:`Refused.elapse` is told, so a replay forgets the same.
+A refused workload is requested again by its controller or its user; one not requested again within
+:data:`WANTED_US` is wanted no longer. Requests are identified by kind, namespace and name, as each try to create
+has another uid. Time comes from the journal's entries and from :meth:`Refused.elapse`, so a replay forgets the
+same.
 
 Source: ``docs/admission.md``, "ElasticQuotas".
 """
@@ -18,17 +19,17 @@ from bus.events.admissions import AdmissionDecided
 from projections.engine.parts import Part
 from projections.quota_trees.keys import charged
 
-#: So long a refused ask counts. Five minutes: the controllers of Kubernetes ask again within five minutes for as long as a
-#: refusal is young, and what nobody asks for any more must not keep others from borrowing for long.
+#: Lifetime of a refused request. Five minutes: the controllers of Kubernetes try again within five minutes after a
+#: recent refusal, and abandoned requests must not keep others from borrowing for long.
 WANTED_US = 300 * SECOND_US
-#: Most refused asks that one tree remembers, the newest.
+#: Most remembered refused requests of one tree, the newest.
 MOST = 1_000
 
 OVER_QUOTA = "over-quota"
 
 
 class Unmet(msgspec.Struct, frozen=True):
-    """What a workload wants of a quota and does not hold, by key. ``since_us``: when it asked first."""
+    """A workload's demand on a quota without a charge, by key. ``since_us``: its first request."""
 
     quota: str
     uid: str
@@ -46,7 +47,7 @@ class Unmet(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, str, str, str, str]:
-        """What orders: who asked first; names break ties."""
+        """The order: oldest request first; names break ties."""
         return self.since_us, self.quota, self.kind, self.namespace, self.name
 
 
@@ -60,7 +61,7 @@ class SavedRefused(msgspec.Struct):
 
 
 class Refused(Part):
-    """The refused asks of one tree, the one that was asked longest ago first."""
+    """The refused requests of one tree, the longest unrepeated one first."""
 
     Saved = SavedRefused
 
@@ -76,7 +77,7 @@ class Refused(Part):
         return len(self._found)
 
     def apply(self, fact: AdmissionDecided, held: Mapping[str, int], time_us: int) -> None:
-        """One more answer; ``held`` is what the quota holds for the object already."""
+        """One more answer; ``held`` is the quota's charge for the object already."""
         self.elapse(time_us)
         name = (fact.kind, fact.namespace, fact.name)
         before = self._found.pop(name, None)
@@ -92,7 +93,7 @@ class Refused(Part):
             del self._found[next(iter(self._found))]
 
     def elapse(self, at_us: int) -> None:
-        """Forget what was not asked again for so long."""
+        """Forget requests not repeated for that long."""
         while self._found:
             name, (_, asked_us) = next(iter(self._found.items()))
             if asked_us + WANTED_US > at_us:

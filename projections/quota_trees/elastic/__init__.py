@@ -1,8 +1,8 @@
-"""Elastic quotas: a tree in which quotas may borrow the unused share of others.
+"""Elastic quotas: a tree of quotas with borrowing of unused shares.
 
-Everything here only calculates, in exact integers, with Koordinator's results: what each quota may
-use now (`runtime`, `scaling`, kept up to date by `incremental`; `tree` has its figures), whether a pod fits
-(`admission`), which quotas are acceptable (`rules`, `review`, over a `topology`).
+Everything here only calculates, in exact integers, with Koordinator's results: the current share of each quota
+(`runtime`, `scaling`, kept up to date by `incremental`; `tree` has its figures), whether a pod fits (`admission`),
+which quotas are acceptable (`rules`, `review`, over a `topology`).
 """
 
 from projections.quota_trees.elastic.admission import Level, exceeded, refusal

@@ -13,10 +13,10 @@ from projections.quota_trees.elastic.shape import Refusal, Resources
 
 
 class Level(msgspec.Struct, frozen=True):
-    """A quota as admission looks at it.
+    """A quota in the view of admission.
 
-    `limit` is its runtime, or its max where runtimes are not used. `non_preemptible_used` is what
-    its pods hold that are no victims, which must fit into `min`.
+    `limit` is its runtime, or its max where runtimes are not used. `non_preemptible_used` is the usage of its pods
+    without possible preemption; it must fit into `min`.
     """
 
     max: Resources
@@ -31,10 +31,9 @@ def refusal(
 ) -> Refusal | None:
     """Why a pod does not fit into its quota, the first of the levels, or one of those above it.
 
-    The request is cut to the keys of the quota's max. Used and request together must be within the
-    limit, for every key that the pod asks and the limit has: a key missing in a limit is free. A
-    non-preemptible pod must also fit into the quota's own min. Give only the first level where
-    parents are not to be checked. None: it fits.
+    The request is cut to the keys of the quota's max. Used and request together must be within the limit, for every
+    key in both the pod's request and the limit: a key missing in a limit is free. A non-preemptible pod must also
+    fit into the quota's own min. Give only the first level to skip the checks of parents. None: it fits.
     """
     own = levels[0]
     asked = {key: value for key, value in request.items() if key in own.max}
@@ -49,7 +48,7 @@ def refusal(
 
 
 def exceeded(used: Resources, request: Resources, limit: Resources) -> tuple[str, ...]:
-    """The keys, sorted, of which used and request together are more than the limit."""
+    """The keys, sorted, with used and request together above the limit."""
     return tuple(
         sorted(
             key

@@ -1,4 +1,5 @@
-"""One level of a tree of elastic quotas: what the children of one parent claim, and how the parent's total is divided.
+"""One level of a tree of elastic quotas: the claims of one parent's children, and the division of the parent's
+total.
 
 A division remembers the total it was made from, and is dropped when a child changes. In memory, without IO.
 Source: Koordinator `group_quota_manager.go`; docs/quotas.md.
@@ -15,7 +16,7 @@ from projections.quota_trees.elastic.tree import Mode
 
 
 class Division(NamedTuple):
-    """How a total was divided; `mins` only where they were scaled for it."""
+    """A divided total; `mins` only if they were scaled for it."""
 
     total: int
     mins: dict[str, int] | None
@@ -23,7 +24,7 @@ class Division(NamedTuple):
 
 
 class _Claims(NamedTuple):
-    """What the children of a parent claim of one resource before any scaling, and their mins."""
+    """The claims of a parent's children for one resource before any scaling, and their mins."""
 
     by_name: dict[str, Claim]
     mins: dict[str, int]
@@ -31,7 +32,7 @@ class _Claims(NamedTuple):
 
 
 class QuotaNode:
-    """A quota with the sums over it and all below; `up` is None where it stands beside the tree."""
+    """A quota with the sums over it and all below; `up` is None beside the tree."""
 
     __slots__ = ("allocated", "asked", "held", "least", "limited", "quota", "up", "used", "weight")
 
@@ -47,21 +48,21 @@ class QuotaNode:
         self.allocated: dict[str, int] = {}
 
     def request(self, key: str) -> int:
-        """What it and all below ask of a resource."""
+        """The request of a resource by it and all below."""
         return max(self.asked.get(key, 0), self.least.get(key, 0))
 
     def limit(self, key: str) -> int:
-        """What its parent sees of its request: at most its max."""
+        """The part of its request visible to its parent: at most its max."""
         request = self.request(key)
         return min(request, self.quota.max.get(key, request))
 
     def guaranteed(self, key: str) -> int:
-        """What nobody may take from it."""
+        """Its guaranteed amount."""
         return max(self.allocated.get(key, 0), self.quota.min.get(key, 0))
 
 
 class Group:
-    """The children of one parent: their claims of each resource, and how it was last divided."""
+    """The children of one parent: their claims of each resource, and the last division."""
 
     __slots__ = ("_claims", "_divided", "_mode", "children")
 
@@ -77,7 +78,7 @@ class Group:
         self._divided.clear()
 
     def claim_anew(self, node: QuotaNode, key: str) -> None:
-        """The claim of one child of a resource is not what it was."""
+        """The claim of one child of a resource has changed."""
         self._divided.pop(key, None)
         claims = self._claims.get(key)
         if claims is not None:

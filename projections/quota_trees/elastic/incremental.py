@@ -1,18 +1,17 @@
-"""A tree of elastic quotas that is kept up to date one change at a time.
+"""A tree of elastic quotas, kept up to date one change at a time.
 
 In memory, without IO. The figures are those of dividing everything from scratch, after any changes in any order. A change
 touches few quotas:
 
-- The requests and the use of pods are added to the quotas above at once, up to the first quota whose sums do not change, such as
-  one at its max.
+- The requests and the use of pods are added to the quotas above at once, up to the first quota with unchanged sums,
+  such as one at its max.
 - The runtime of a quota is divided when it is read, along the path from the root to that quota. A level is divided again only if
   one of its quotas or its total changed.
 
 So a change of a pod costs the depth of its quota, and a read costs the children of each quota on the path.
 
-Upstream keeps a version counter per level for the same purpose; here each division remembers the
-total it was made from and is dropped when a child changes, which cannot be forgotten.
-Source: Koordinator `group_quota_manager.go`; docs/quotas.md.
+Upstream keeps a version counter per level for the same purpose; here each division remembers its total and is
+dropped when a child changes, never forgotten. Source: Koordinator `group_quota_manager.go`; docs/quotas.md.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ from projections.quota_trees.elastic.tree import Figures, Mode
 
 
 class PodSums(msgspec.Struct):
-    """Sums over a quota's own pods: what they ask, what those that run use, and of these the
-    non-preemptible ones.
-    """
+    """Sums over a quota's own pods: their requests, the use of running pods, and of these the non-preemptible ones."""
 
     request: dict[str, int] = {}
     used: dict[str, int] = {}
@@ -46,7 +43,7 @@ class PodSums(msgspec.Struct):
 
 
 class SavedElasticTree(msgspec.Struct):
-    """The part of a snapshot for a tree: its inputs. All sums and divisions follow from these."""
+    """The part of a snapshot for a tree: its inputs. All sums and divisions are computed from these."""
 
     _cluster: dict[str, int]
     _pods: dict[str, PodSums]
@@ -68,18 +65,18 @@ class ElasticTree(Part):
         self._circular: set[str] = set()
 
     def saved(self) -> SavedElasticTree:
-        """What it was told, the quota that was told last behind the others."""
+        """Its inputs, the last changed quota behind the others."""
         quotas = [node.quota for node in self._nodes.values()]
         return SavedElasticTree(self._cluster, self._pods, quotas)
 
     def restore(self, saved: SavedElasticTree) -> None:
-        """Become what was saved, in a new tree."""
+        """Load the saved state, in a new tree."""
         self._cluster, self._pods = saved._cluster, saved._pods
         for quota in saved.quotas:
             self.set_quota(quota)
 
     def set_cluster(self, allocatable: Resources) -> None:
-        """What all nodes have; what the system and the default quota use is taken off here."""
+        """The allocatable amounts of all nodes; the use by the system and the default quota is subtracted here."""
         self._cluster = dict(allocatable)
 
     def set_quota(self, quota: Quota) -> None:
@@ -108,7 +105,7 @@ class ElasticTree(Part):
         self._take_out(name)
 
     def add_pods(self, name: str, change: PodSums) -> None:
-        """What a pod that comes, goes or changes adds to the sums of its quota; may be negative."""
+        """The change of a quota's sums by a new, gone or changed pod; may be negative."""
         own = self._pods.setdefault(name, PodSums({}, {}, {}))
         add(own.request, change.request)
         add(own.used, change.used)
@@ -120,7 +117,7 @@ class ElasticTree(Part):
             self._allocate(name, key, delta)
 
     def runtime(self, name: str) -> dict[str, int]:
-        """What a quota may use now, by the keys of its max; empty where it is beside the tree."""
+        """The current share of a quota, by the keys of its max; empty beside the tree."""
         path = self._path(name)
         return self._divide(path)[-1] if path else {}
 
@@ -205,7 +202,7 @@ class ElasticTree(Part):
         return self._nodes.get(node.up) if node.up is not None else None
 
     def _forget(self, node: QuotaNode, key: str) -> None:
-        """Claim anew for a node whose claim is not what it was when its parent was last divided."""
+        """Claim anew for a node with a changed claim since its parent's last division."""
         if node.up is not None:
             self._groups[node.up].claim_anew(node, key)
 
@@ -252,7 +249,7 @@ class ElasticTree(Part):
         del self._groups[node.up].children[name]
 
     def _carry(self, node: QuotaNode, times: int) -> None:
-        """Add what a node has to everything above it, or take it off."""
+        """Add a node's sums to everything above it, or subtract them."""
         parent = node.quota.parent
         self._groups[parent].forget()
         for key, amount in node.limited.items():

@@ -1,12 +1,10 @@
 """Whether a quota may be created, changed or deleted.
 
-Pure: the first rule that is broken answers, None where all hold. The topology is as it is before;
-whoever asks takes in what was accepted. Cost: the children of the quota and those of its parent.
+Pure: the first broken rule is returned, None if all are met. The topology is the one before; the caller applies
+accepted changes. Cost: the children of the quota and those of its parent.
 
-Two things that upstream accepts are refused: a quota below itself, and a change of the weight
-alone to a negative one.
-Source: Koordinator `ValidAddQuota`, `ValidUpdateQuota`, `ValidDeleteQuota`;
-docs/quotas.md.
+Two changes accepted by upstream are refused: a quota below itself, and a change of the weight alone to a negative
+one. Source: Koordinator `ValidAddQuota`, `ValidUpdateQuota`, `ValidDeleteQuota`; docs/quotas.md.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ from projections.quota_trees.elastic.topology import Topology
 class Gates(msgspec.Struct, frozen=True):
     """Rules of newer releases, all off by default there and here.
 
-    `subset_keys`: a child's max may have fewer keys than its parent's. `guaranteed`: by quota what
-    is guaranteed to it, for mins to be covered.
+    `subset_keys`: a child's max may have fewer keys than its parent's. `guaranteed`: by quota its guaranteed
+    amounts, for the check of mins.
     """
 
     subset_keys: bool = False

@@ -1,9 +1,8 @@
-"""The rules for accepting an elastic quota, and the defaults at its creation.
+"""The rules for an elastic quota's acceptance, and the defaults at its creation.
 
-Pure. Each check answers for one rule, with the reason's token and the keys concerned; `review`
-asks them in order. `parent` is None for quotas right below the root, which has no amounts to fit
-into and no tree.
-Source: Koordinator `quota_topology.go`, `quota_topology_check.go`; docs/quotas.md.
+Pure. Each check answers for one rule, with the reason's token and the keys concerned; `review` asks them in order.
+`parent` is None for quotas right below the root: it has no amounts and no tree. Source: Koordinator
+`quota_topology.go`, `quota_topology_check.go`; docs/quotas.md.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from projections.quota_trees.elastic.shape import ROOT, Quota, Refusal, Resource
 
 
 def with_defaults(quota: Quota, parent: Quota | None) -> Quota:
-    """A new quota with what it does not say: the root as parent, its parent's tree, max as weight.
+    """A new quota with defaults for missing fields: the root as parent, its parent's tree, max as weight.
 
     The weight gets the keys of max: the missing ones as max, others go. Zeros stay as they are.
     """
@@ -30,7 +29,7 @@ def with_defaults(quota: Quota, parent: Quota | None) -> Quota:
 
 
 def check_self(quota: Quota, used: Resources) -> Refusal | None:
-    """No negative amounts; min within max and its keys; max not below what is strictly checked."""
+    """No negative amounts; min within max and its keys; max not below the strictly checked usage."""
     for reason, amounts in (
         ("max_negative", quota.max),
         ("min_negative", quota.min),
@@ -86,7 +85,7 @@ def check_is_parent(
 def check_keys(
     quota: Quota, parent: Quota | None, children: Iterable[Quota], *, subset: bool = False
 ) -> Refusal | None:
-    """Each child has the keys of its parent's max and none in min that its parent's min lacks.
+    """Each child has the keys of its parent's max and in min only keys of its parent's min.
 
     With `subset` (a newer gate) the keys of max need only be among the parent's.
     """
@@ -126,7 +125,7 @@ def _min_sum(quotas: Iterable[Quota]) -> dict[str, int]:
 
 
 def _beyond(amounts: Resources, limit: Resources) -> tuple[str, ...]:
-    """The keys of which there is more than in the limit; a key missing there is zero."""
+    """The keys with more than the limit; a key missing there is zero."""
     return _keys(key for key, value in amounts.items() if value > limit.get(key, 0))
 
 
@@ -139,12 +138,11 @@ def check_guarantee(
     above: Iterable[tuple[Quota, Iterable[Quota]]],
     guaranteed: Callable[[str], Resources],
 ) -> Refusal | None:
-    """A min that is more than what is guaranteed already must be covered by somebody above.
+    """A min above the current guarantee must be covered by an ancestor.
 
-    `above`: the ancestors with their children, nearest first, to the top of the tree. Each in turn
-    would have to guarantee its min or, if more, what all its children are guaranteed then; the
-    first one that does already ends the search. For the gate ElasticQuotaGuaranteeUsage, in trees
-    with an id only.
+    `above`: the ancestors with their children, nearest first, to the top of the tree. Each in turn would have to
+    guarantee its min or, if more, all its children's guarantees; the first one with enough guaranteed already ends
+    the search. For the gate ElasticQuotaGuaranteeUsage, in trees with an id only.
     """
     if quota.force_update or quota.tree_root or not quota.tree_id:
         return None

@@ -1,14 +1,13 @@
-"""The runtime of quotas: how a parent's total of one resource is divided among its children.
+"""The runtime of quotas: the division of a parent's total of one resource among its children.
 
-Pure. Everybody gets his floor, or only what he asks if that is less and he lends; what remains is
-handed out by weight among those who ask for more than their floor, until all have what they ask
-or nothing is left. When floors alone exceed the total nobody is cut: runtimes then sum to more than
-the total, unless mins are scaled before (`scaling`).
+Pure. Each child gets its floor, or only its request if it is smaller and the child lends; the rest is divided by
+weight among children with a request above their floor, until all have their request or nothing is left. If the
+floors alone exceed the total they are not cut: runtimes then sum to more than the total, unless mins are scaled
+before (`scaling`).
 
-Rounding: `largest_remainder` hands out every unit, exactly, with ties by name; `half_up` is what
-Koordinator v1.0 did (each share rounded by itself on doubles, so units are lost or invented) and is
-kept for comparison only.
-Source: Koordinator `runtime_quota_calculator.go`; docs/quotas.md.
+Rounding: `largest_remainder` distributes every unit, exactly, with ties by name; `half_up` is the rule of
+Koordinator v1.0 (each share rounded by itself on doubles, so units are lost or invented) and is kept for comparison
+only. Source: Koordinator `runtime_quota_calculator.go`; docs/quotas.md.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """What one child brings to the division of one resource.
+    """One child's input to the division of one resource.
 
     `floor` is the larger of its (scaled) min and its guarantee; `request` is already cut to max.
     """
@@ -31,7 +30,7 @@ class Claim(NamedTuple):
 
 
 def floor(least: int, guaranteed: int = 0) -> int:
-    """What a child gets if it asks for it, whatever the others ask: its min or its guarantee."""
+    """A child's certain amount if it requests it, whatever the others request: its min or its guarantee."""
     return max(least, guaranteed)
 
 
@@ -40,10 +39,9 @@ Rounding = Callable[[int, int, Sequence[Claim]], list[int]]
 
 
 def largest_remainder(pool: int, weights: int, borrowers: Sequence[Claim]) -> list[int]:
-    """Shares by weight that sum to the pool.
+    """Shares by weight with the pool as their sum.
 
-    The units that whole division leaves go one each to the largest remainders, the first name
-    first among equals.
+    The units left by whole division go one each to the largest remainders, the first name first among equals.
     """
     parts = [divmod(one.weight * pool, weights) if one.weight > 0 else (0, 0) for one in borrowers]
     shares = [share for share, _ in parts]
@@ -64,8 +62,8 @@ def runtimes(
 ) -> dict[str, int]:
     """The runtime of each claimant by name, whatever the order of the claims.
 
-    With `largest_remainder` they sum to at most the total, unless the floors that are taken exceed
-    it. Each round ends when a borrower has all it asked, so there are at most as many as borrowers.
+    With `largest_remainder` they sum to at most the total, unless the floors exceed it. Each round ends when a
+    borrower has its whole request, so there are at most as many as borrowers.
     """
     result: dict[str, int] = {}
     borrowers: list[Claim] = []

@@ -1,8 +1,7 @@
-"""The mins of children that hold when their parent has less than all of them together.
+"""The valid mins of children with a parent smaller than their sum.
 
-Pure. Source: Koordinator `scale_minquota_when_over_root_res.go`; docs/quotas.md.
-Upstream scales a quota when it is refreshed and its siblings later; here all are scaled at once,
-which is the state that upstream comes to rest in.
+Pure. Source: Koordinator `scale_minquota_when_over_root_res.go`; docs/quotas.md. Upstream scales a quota when it is
+refreshed and its siblings later; here all are scaled at once, the final state of upstream.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Container, Mapping
 def scaled_mins(total: int, mins: Mapping[str, int], fixed: Container[str] = ()) -> dict[str, int]:
     """Min of one resource by child: as it is if all fit into the total, else in proportion.
 
-    `fixed` children keep theirs; the others share what these leave, each truncated, and none below
-    zero. Doubles, in this order of operations, because upstream's results depend on it.
+    `fixed` children keep theirs; the others share the rest, each truncated, and none below zero. Doubles, in this
+    order of operations, because upstream's results depend on it.
     """
     if total >= sum(mins.values()):
         return dict(mins)
@@ -27,7 +26,7 @@ def scaled_mins(total: int, mins: Mapping[str, int], fixed: Container[str] = ())
 
 
 def scaled(least: int, left: int, scalable: int) -> int:
-    """One child's part of what is left for the mins, which sum to `scalable`."""
+    """One child's part of the rest for the mins, with `scalable` as their sum."""
     if left <= 0 or scalable <= 0:
         return 0
     return int(float(left) * float(least) / float(scalable))

@@ -1,13 +1,15 @@
-"""The elastic quotas of a cluster by name and namespace: which of one name counts, and which serves a namespace. Pure.
+"""The elastic quotas of a cluster by name and namespace: the valid one of each name, and the serving one of each
+namespace. Pure.
 
-A quota is named without its namespace, by labels and by the quotas below it, so two ElasticQuotas of one name in two
-namespaces cannot both count. The one that was created first does; of the others, their namespaces may not hold anything
-until they have another name. (Refused: the newest counts. Then whoever may create a quota in his own namespace would take
-over another team's.)
+A quota is named without its namespace, by labels and by the quotas below it, so two ElasticQuotas of one name in
+two namespaces cannot both count. The first created one does; namespaces of the others may not be charged until
+these have another name. (Refused: the newest counts. Then a user with the right to create a quota in one namespace
+would take over another team's.)
 
-Admission asks it of what is there now, the ledger of what was there at each second (:mod:`projections.elastic_serving`).
+Admission applies it to the current objects, the ledger to the objects of each second
+(:mod:`projections.elastic_serving`).
 
-Source: Koordinator's ``ElasticQuota`` and that of scheduler-plugins, which is one for each namespace.
+Source: Koordinator's ``ElasticQuota`` and the one of scheduler-plugins, one for each namespace.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from projections.quota_trees.elastic.topology import Topology
 
 
 class Spec(Protocol):
-    """What an ElasticQuota says of whom it serves."""
+    """An ElasticQuota's namespaces."""
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Those that its annotation lists."""
+        """The namespaces in its annotation."""
 
     @property
     def is_parent(self) -> bool:
@@ -33,7 +35,7 @@ class Spec(Protocol):
 
 
 class Seen(Protocol):
-    """An ElasticQuota as it was seen."""
+    """An observed ElasticQuota."""
 
     @property
     def name(self) -> str:
@@ -45,7 +47,7 @@ class Seen(Protocol):
 
     @property
     def namespace(self) -> str:
-        """The namespace that it lies in."""
+        """Its own namespace."""
 
     @property
     def created(self) -> str:
@@ -53,14 +55,14 @@ class Seen(Protocol):
 
     @property
     def spec(self) -> Spec | None:
-        """What it says; None once it is gone."""
+        """Its spec; None once it is gone."""
 
 
 Q = TypeVar("Q", bound=Seen)
 
 
 class ElasticQuotas(Part, Generic[Q]):
-    """Every ElasticQuota that was seen and not seen to be gone."""
+    """Every observed and existing ElasticQuota."""
 
     derived = frozenset({"_topology", "_namesakes"})
 
@@ -68,19 +70,19 @@ class ElasticQuotas(Part, Generic[Q]):
         #: By name and namespace.
         self._found: dict[str, dict[str, Q]] = {}
         self._topology = Topology()
-        #: By namespace, the names of quotas that lie there and do not count.
+        #: By namespace, the names of quotas in it without effect.
         self._namesakes: dict[str, set[str]] = {}
 
     def restore(self, saved: Any) -> None:
-        """Become what was saved, in a new one. What counts and whom it serves follows from the quotas."""
+        """Load the saved state, in a new object. The valid quotas and their namespaces are computed from the quotas."""
         super().restore(saved)
         for name, found in self._found.items():
             self._place(name, min(found.values(), key=_age))
 
     def take(self, seen: Q) -> tuple[Q, bool]:
-        """The quota of this name that counts now, and whether pods without a label may belong elsewhere than before.
+        """The valid quota of this name, and whether pods without a label may belong to another quota than before.
 
-        Give ``seen`` with ``spec`` None for one that is gone.
+        Give ``seen`` with ``spec`` None for a gone one.
         """
         before = self._serves(seen.name)
         found = self._found.setdefault(seen.name, {})
@@ -100,7 +102,7 @@ class ElasticQuotas(Part, Generic[Q]):
             yield from list(found.values())
 
     def serving(self, namespace: str) -> tuple[str, bool] | None:
-        """The quota of a namespace whose workloads name none; None for none.
+        """The quota of a namespace for its workloads without a quota label; None for none.
 
         With False where nothing may be held in its name there, as one of another namespace has it.
         """
@@ -124,7 +126,7 @@ class ElasticQuotas(Part, Generic[Q]):
             self._topology.put(_quota(name, counts.namespace, counts.spec))
 
     def _serves(self, name: str) -> tuple[object, ...]:
-        """What decides which namespaces the quotas of a name serve."""
+        """The inputs for the namespaces of the quotas of a name."""
         quota = self._topology.get(name)
         others = frozenset(one for one, names in self._namesakes.items() if name in names)
         if quota is None:
@@ -133,7 +135,7 @@ class ElasticQuotas(Part, Generic[Q]):
 
 
 def _age(seen: Seen) -> tuple[bool, str, str]:
-    """Sorts quotas from the first created to the last; those that do not say when come last."""
+    """Sorts quotas from the first created to the last; those without a creation time come last."""
     return (not seen.created, seen.created, seen.uid)
 
 

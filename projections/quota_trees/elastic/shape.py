@@ -1,10 +1,9 @@
-"""An elastic quota, and the names and amounts that all its rules share.
+"""An elastic quota, and the names and amounts of all its rules.
 
-Pure values. Amounts are `dict[str, int]` by resource name: cpu in milli-cores, everything else in
-whole units (bytes, cards); every rule works on one resource at a time, so any unit will do as long
-as it is the same throughout a tree. A missing key means zero where an amount is held or asked and
-"no limit" where it is a limit; each function says which.
-Source: Koordinator's ElasticQuota, docs/quotas.md; labels and annotations of
+Pure values. Amounts are `dict[str, int]` by resource name: cpu in milli-cores, everything else in whole units
+(bytes, cards); every rule works on one resource at a time, so any unit will do as long as it is the same throughout
+a tree. A missing key means zero for a usage or a request and "no limit" for a limit; each function names the
+meaning. Source: Koordinator's ElasticQuota, docs/quotas.md; labels and annotations of
 `quota.scheduling.koordinator.sh` become the fields here.
 """
 
@@ -28,13 +27,12 @@ BUILT_IN = frozenset({ROOT, SYSTEM, DEFAULT})
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """One elastic quota as its object says.
+    """One elastic quota from its object.
 
-    `max` is the upper limit, `min` what it gets whatever others ask, `weight` its part in what is
-    left over (`None`: never stated). `lends`: what it does not ask for goes to others, its min too.
-    `is_parent`: holds quotas, not pods. `tree_id` names its tree, `tree_root` that it is the top
-    of one; `force_update` skips the checks of mins. `namespaces`: pods of these go into it.
-    `strict_max_keys`: max may not be set below what is used of these.
+    `max` is the upper limit, `min` its certain amount, `weight` its part in the rest (`None`: missing). `lends`:
+    its unrequested share goes to others, its min too. `is_parent`: holds quotas, not pods. `tree_id` names its
+    tree, `tree_root` marks the top of one; `force_update` skips the checks of mins. `namespaces`: pods of these go
+    into it. `strict_max_keys`: max may not be set below the usage of these.
     """
 
     name: str
@@ -53,14 +51,14 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why something is refused: a stable token and the resources concerned, sorted."""
+    """The reason of a refusal: a stable token and the resources concerned, sorted."""
 
     reason: str
     keys: tuple[str, ...] = ()
 
 
 def shared_weight(quota: Quota) -> Resources:
-    """The weights by which a quota takes part: max where none was stated or all are zero."""
+    """The weights of a quota in the division: max for a missing or all-zero weight."""
     weight = quota.weight
     return weight if weight and any(weight.values()) else quota.max
 

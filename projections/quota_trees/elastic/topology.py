@@ -1,4 +1,4 @@
-"""The quotas there are, by name, parent and namespace, and which one serves a namespace.
+"""The existing quotas, by name, parent and namespace, and the serving one of each namespace.
 
 In memory, without IO: `put` and `drop` follow the objects, everything else only answers.
 Source: Koordinator `quota_topology.go`, `pod_check.go`; docs/quotas.md.
@@ -18,13 +18,13 @@ class Topology:
         self._quotas: dict[str, Quota] = {}
         self._children: dict[str, set[str]] = {}
         self._of_namespace: dict[str, set[str]] = {}
-        #: Those that may be for the namespace that they lie in.
+        #: Quotas possibly for their own namespace.
         self._lying_in: dict[str, set[str]] = {}
         for quota in quotas:
             self.put(quota)
 
     def put(self, quota: Quota) -> None:
-        """Take a quota in, in place of the one of that name."""
+        """Add a quota, in place of the one of that name."""
         self.drop(quota.name)
         self._quotas[quota.name] = quota
         if quota.parent != quota.name:
@@ -61,15 +61,16 @@ class Topology:
             quota = above
 
     def of_namespace(self, namespace: str) -> str | None:
-        """The quota that lists a namespace; the first by name where more do."""
+        """The quota with a namespace in its list; the first by name among several."""
         return min(self._of_namespace.get(namespace, ()), default=None)
 
     def serving(self, namespace: str) -> str | None:
-        """The quota of a namespace whose pods name none; None where no quota, or none of several, serves it.
+        """The quota of a namespace for pods without a quota label; None where no quota, or none of several, serves
+        it.
 
-        The quota that is called like the namespace and lies in it; else the one that lists it; else the only one that holds
-        pods and lies in it, as where each team has one quota in its namespace. Of several that lie in one namespace pods
-        choose by their label.
+        The quota with the namespace's name inside it; else the one with the namespace in its list; else its only
+        quota for pods, as with one quota per team and namespace. Of several in one namespace pods choose by their
+        label.
         """
         same = self._quotas.get(namespace)
         if same is not None and same.namespace == namespace:
@@ -82,7 +83,7 @@ class Topology:
 
     @staticmethod
     def _serves_its_own(quota: Quota) -> bool:
-        """Whether the namespace that a quota lies in may be the one that it is for."""
+        """Whether a quota may serve its own namespace."""
         return not quota.is_parent and not quota.namespaces and quota.name not in BUILT_IN
 
 
