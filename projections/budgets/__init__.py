@@ -1,9 +1,9 @@
-"""How much of a quota's budget is spent, what is left, and when is it used up?
+"""The spent and the left part of a quota's budget, and the time of its exhaustion.
 
 A budget is an amount of unit·seconds in the ledger's measures: milli-core-seconds, milli-card-seconds, MiB-seconds.
-``periods`` says from when to when it lasts, ``keys`` who spends on which key, ``spend`` how much as a function of time,
-``entries`` what was credited, ``standing`` what is left and what follows from exhaustion, ``rows`` what quotas spent by the
-hour, and ``queries`` how a budget stands in the ledger.
+``periods`` has its start and end, ``keys`` the spenders of each key, ``spend`` the spent amount as a function of
+time, ``entries`` the credits, ``status`` the rest and the consequences of exhaustion, ``rows`` the spending of
+quotas by the hour, and ``queries`` the state of a budget in the ledger.
 
 Source: docs/quotas.md (cash); docs/architecture.md.
 """

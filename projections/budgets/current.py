@@ -1,9 +1,9 @@
-"""The current budgets, each with the period that holds the ledger's moment.
+"""The current budgets, each with the period around the ledger's moment.
 
-One row for each quota and key of its cash: the budget, and the period that holds its cluster's moment, the newest
-observation (:mod:`projections.evidence`). Periods are those of a time zone, which SQL cannot reckon alike on both
-databases, so they turn here, with the observation that reaches their end. Rows follow from the set of events: the newest
-word of each quota, and the latest moment.
+One row for each quota and key of its cash: the budget, and the period around its cluster's moment, the newest
+observation (:mod:`projections.evidence`). Periods are those of a time zone, impossible to compute in SQL alike on
+both databases. So they turn here, with the observation at their end. Rows are computed from the set of events: the
+newest observation of each quota, and the latest moment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ budgets = row_table(
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("quota", sa.Text, nullable=False),
-    # What it is paid from; NULL where the ledger does not measure it.
+    # Its account; NULL for a resource outside of the ledger.
     sa.Column("account", sa.Text),
     sa.Column("hard", Integer, nullable=False),
     sa.Column("start_s", Integer, nullable=False),
@@ -54,16 +54,16 @@ class CurrentBudgets:
         self._moments_us: dict[str, int] = defaultdict(int)
 
     def open(self) -> None:
-        """Take in the quotas and the moments that are stored."""
+        """Load the stored quotas and moments."""
         self._moments_us.update(moments(self._select))
         for row in self._select(sa.select(quotas.quotas)):
             self._declare(quotas.codec.row(row))
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
-        """All that is needed is in memory."""
+        """All needed rows are in memory."""
 
     def apply(self, event: Event, fact: Fact) -> None:
-        """Begin the periods that the moment of ``event``, an observation, is in, where none of its cluster was later."""
+        """Begin the periods around the moment of ``event``, unless an observation of its cluster was later."""
         if event.time_us <= self._moments_us[event.cluster]:
             return
         self._moments_us[event.cluster] = event.time_us
@@ -87,7 +87,7 @@ class CurrentBudgets:
             self._touched[after.uid] = sequence
 
     def changes(self) -> Changes:
-        """The rows of all quotas that were touched, written anew."""
+        """The rows of all touched quotas, written anew."""
         found = []
         touched, self._touched = self._touched, {}
         for uid, sequence in sorted(touched.items()):
@@ -104,7 +104,7 @@ class CurrentBudgets:
         return Changes([(budgets, "uid", sorted(touched))], {budgets: found} if found else {})
 
     def settle(self) -> None:
-        """All that is held is in use."""
+        """All rows in memory are in use."""
 
     def _declare(self, quota: Quota) -> None:
         if self._period(quota) is not None:
@@ -121,7 +121,7 @@ class CurrentBudgets:
             heapq.heappush(self._turns[quota.cluster], (period.end_s, quota.uid))
 
     def _period(self, quota: Quota) -> Period | None:
-        """The period that holds the moment; None for a quota without a budget."""
+        """The period around the moment; None for a quota without a budget."""
         if quota.observed is None or not quota.observed.cash:
             return None
         moment_s = floor_seconds(self._moments_us[quota.cluster])

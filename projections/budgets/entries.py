@@ -1,6 +1,6 @@
 """Credits and refunds beside the budget of a quota.
 
-An entry is never edited and never doubled: of two that claim one ``ref`` the earlier counts, whichever arrived first.
+An entry is never edited and never doubled: of two with one ``ref`` the earlier counts, whichever arrived first.
 
 Source: docs/architecture.md (corrections are entries).
 """
@@ -33,7 +33,7 @@ budget_entries = row_table(
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One row: what was recorded, when (``time_us``), and in which cluster. Amounts in unit·seconds."""
+    """One row: the recorded credit, its time (``time_us``), and its cluster. Amounts in unit·seconds."""
 
     cluster: str
     fact: BudgetCredited
@@ -47,7 +47,7 @@ def keys(fact: BudgetCredited, event: Event) -> tuple[Key]:
 
 
 def fold(row: Entry | None, fact: BudgetCredited, event: Event) -> Entry:
-    """The entry that was recorded first; the text decides between two of one moment."""
+    """The entry recorded first; the text decides between two of one moment."""
     if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
     return Entry(event.cluster, fact, event.time_us, event.sequence)
@@ -58,7 +58,7 @@ def _order(time_us: int, fact: BudgetCredited) -> tuple[int, bytes]:
 
 
 def credited(entries: list[Entry], key: str, period: Period) -> int:
-    """What entries add to the budget of ``key`` in a period; below 0 where they take more than they give."""
+    """The entries' addition to the budget of ``key`` in a period; below 0 if they take more than they give."""
     total = 0
     for entry in entries:
         since_s = entry.fact.since_us // SECOND_US

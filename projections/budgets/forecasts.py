@@ -1,4 +1,4 @@
-"""When budgets will be used up and limits reached, with how far such forecasts were off: asked of the ledger.
+"""Forecasts of exhausted budgets and reached limits, with the error of past forecasts: from the ledger.
 
 The same answer for the command line, the metrics and the status of quotas.
 
@@ -46,9 +46,10 @@ def forecast_budget(
     select: Select, cluster: str, quota: str, key: str, *, left: int, end_s: int | None, now_s: int,
     is_tested: bool = True,
 ) -> Forecast | None:  # fmt: skip
-    """When ``left`` of a budget (``key`` without ``cash/``, unit·seconds) is spent; None of one that is, or has too little past.
+    """The time until ``left`` of a budget (``key`` without ``cash/``, unit·seconds) is spent; None for an exhausted
+    one, or with too little past.
 
-    ``is_tested``: whether forecasts of the past are tried, too, which takes ten times as long.
+    ``is_tested``: whether past forecasts are tried, too (ten times as long).
     """
     until_s = now_s - now_s % HOUR
     spent = hourly(select, cluster, quota, key, until_s - PAST_S, until_s)
@@ -62,8 +63,8 @@ def forecast_budget(
 def forecast_limit(
     select: Select, cluster: str, quota: str, key: str, *, limit: int, now_s: int, is_tested: bool = True
 ) -> Forecast | None:  # fmt: skip
-    """When what runs in a quota reaches a limit of its (``hard``, in the measures of its object); None of one that the ledger
-    does not measure, or with too little past.
+    """The time until a quota's usage reaches one of its limits (``hard``, in the measures of its object); None for
+    a resource outside of the ledger, or with too little past.
     """
     until_s = now_s - now_s % HOUR
     spent = hourly(select, cluster, quota, key, until_s - PAST_S, until_s)

@@ -1,9 +1,10 @@
-"""When a budget will be used up, or a limit reached: many futures, each of past days' changes. Pure.
+"""The time until a budget is used up, or a limit reached: many futures, each of past days' changes. Pure.
 
-A future begins with the spending of the last 24 hours. Each further day spends as much as the one before and a change that is drawn
-from those between past days: twice as much, as a change seldom stands alone, and one time in four the other way, as growth seldom
-lasts. The same history gives the same futures. How far such forecasts were off is tried on the past itself. Of a limit each future
-day has the largest hour of the one before, and a change that is drawn from those between past days.
+A future begins with the spending of the last 24 hours. Each further day spends as much as the one before, plus a
+change drawn from those between past days: twice as much, as a change seldom stands alone, and one time in four the
+other way, as growth seldom lasts. The same history gives the same futures. The error of such forecasts is measured
+on the past itself. For a limit each future day has the largest hour of the one before, plus a change drawn from
+those between past days.
 
 Source: docs/quotas.md ("When a budget will be used up").
 """
@@ -17,17 +18,18 @@ from random import Random
 import msgspec
 
 DAY = 24
-#: Days of which changes are drawn, and with fewer of which nothing is said.
+#: Days as a source of changes, and the fewest for a forecast.
 MOST_DAYS, LEAST_DAYS = 28, 7
-#: Futures that are tried, and how many days each goes on.
+#: Tried futures, and the days of each.
 FUTURES, AHEAD_DAYS = 300, 92
-#: Forecasts of the past that are compared with what came, and how many days ahead each looks.
+#: Past forecasts compared with the outcome, and their days ahead.
 TRIES, TRIED_DAYS = 24, 7
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """In how many hours a budget is used up: in one of ten futures by the ``earliest``, in half of them by ``likely``, in nine of
-    ten by the ``latest``; None = not within the hours that were asked for. ``chance``: of a thousand futures those in which it is.
+    """The hours until a budget is used up: in one of ten futures by the ``earliest``, in half of them by
+    ``likely``, in nine of ten by the ``latest``; None = not within the requested hours. ``chance``: futures of a
+    thousand with exhaustion.
     """
 
     earliest: int | None
@@ -37,10 +39,10 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """What became of forecasts that were made of the past.
+    """The results of forecasts for the past.
 
-    ``off`` and ``straight_off``: hours by which half of them were wrong at most, and of straight lines from the last hour's
-    spending. ``held``: in how many of ``count`` the moment lay between earliest and latest.
+    ``off`` and ``straight_off``: the largest error in hours of the better half, and the same for straight lines
+    from the last hour's spending. ``held``: the number of moments, out of ``count``, between earliest and latest.
     """
 
     count: int
@@ -50,7 +52,8 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 def outlook(hours: Sequence[int], left: int, most_hours: int | None, seed: str) -> Outlook | None:
-    """When ``left`` will be spent. ``hours``: what each past hour spent, the newest last; None where they are too few.
+    """The time until ``left`` is spent. ``hours``: the spending of each past hour, the newest last; None for too
+    few.
 
     ``most_hours``: the hours to the end of the period; None = it has none.
     """
@@ -62,7 +65,7 @@ def outlook(hours: Sequence[int], left: int, most_hours: int | None, seed: str) 
 
 
 def limit_outlook(hours: Sequence[int], limit: int, seed: str) -> Outlook | None:
-    """When an hour will use ``limit``. ``hours``: what each past hour used, the newest last; None where they are too few."""
+    """The time until an hour uses ``limit``. ``hours``: the usage of each past hour, the newest last; None for too few."""
     days = _days(hours, max)
     if len(days) < LEAST_DAYS:
         return None
@@ -70,7 +73,7 @@ def limit_outlook(hours: Sequence[int], limit: int, seed: str) -> Outlook | None
 
 
 def _outlook(hours: Sequence[int], bound: int) -> Outlook:
-    """Of the hours in which each future comes to it."""
+    """From the hours each future takes to reach it."""
     found = sorted(hours)
     reached = [min(one, bound + 1) for one in found]
 
@@ -82,7 +85,7 @@ def _outlook(hours: Sequence[int], bound: int) -> Outlook:
 
 
 def looked_back(hours: Sequence[int], seed: str) -> Tested | None:
-    """How forecasts of the past came out, each of what was used up so many days later; None where there is too little of it."""
+    """The results of forecasts for the past, each about the amount used up so many days later; None with too little past."""
     ahead = TRIED_DAYS * DAY
     first, last = LEAST_DAYS * DAY, len(hours) - ahead
     if last <= first:
@@ -104,8 +107,8 @@ def looked_back(hours: Sequence[int], seed: str) -> Tested | None:
 
 
 def limit_looked_back(hours: Sequence[int], seed: str) -> Tested | None:
-    """How forecasts of limits of the past came out, each of the most that an hour of the days after used, where that was more
-    than in the day before. Straight lines go on as the largest hours of the last week did.
+    """The results of past forecasts about limits, each about the largest hour of the following days, if it was more
+    than in the day before. Straight lines continue the largest hours of the last week.
     """
     ahead = TRIED_DAYS * DAY
     first, last = LEAST_DAYS * DAY, len(hours) - ahead
@@ -128,7 +131,7 @@ def limit_looked_back(hours: Sequence[int], seed: str) -> Tested | None:
 
 
 def _holds(found: Outlook, came: int) -> bool:
-    """Whether what came after so many hours lies within the interval."""
+    """Whether the outcome after so many hours lies within the interval."""
     is_early = found.earliest is None or found.earliest > came
     return not is_early and (found.latest is None or found.latest >= came)
 
@@ -141,7 +144,7 @@ def _tested(off: Sequence[int], straight: Sequence[int], held: int) -> Tested | 
 
 
 def _days(hours: Sequence[int], of: Callable[[Sequence[int]], int] = sum) -> list[int]:
-    """The spending of whole days that end now, the newest last, from the first hour that spent anything."""
+    """The spending of whole days up to now, the newest last, from the first hour with any spending."""
     first = next((at for at, one in enumerate(hours) if one), len(hours))
     count = min((len(hours) - first) // DAY, MOST_DAYS + 1)
     begins = range(len(hours) - count * DAY, len(hours), DAY)
@@ -149,7 +152,7 @@ def _days(hours: Sequence[int], of: Callable[[Sequence[int]], int] = sum) -> lis
 
 
 def _reached(days: Sequence[int], left: int, seed: str) -> list[int]:
-    """By future: the hours until ``left`` is spent, more than all that are looked at where it is not."""
+    """By future: the hours until ``left`` is spent, above all examined hours if it never is."""
     random = Random(seed)
     changes = [2 * (later - earlier) for earlier, later in pairwise(days)]
     # One in four goes the other way.
@@ -170,7 +173,7 @@ def _reached(days: Sequence[int], left: int, seed: str) -> list[int]:
 
 
 def _grown(days: Sequence[int], limit: int, seed: str) -> list[int]:
-    """By future: the hours until an hour uses ``limit``, more than all that are looked at where none does."""
+    """By future: the hours until an hour uses ``limit``, above all examined hours if none does."""
     random = Random(seed)
     changes = [later - earlier for earlier, later in pairwise(days)]
     found = []

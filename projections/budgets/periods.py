@@ -1,4 +1,4 @@
-"""The periods of a budget: from when to when does an amount last?
+"""The periods of a budget: the start and the end of an amount's validity.
 
 Source: docs/wrong-input.md (windows are refused at the edge, not here).
 """
@@ -48,14 +48,14 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, budget: Budget) -> Schedule:
-        """The schedule that a quota's object asks for."""
+        """The schedule in a quota's object."""
         every = Every.TOTAL if budget.windows else Every(budget.period)
         return cls(every, ZoneInfo(budget.time_zone), budget.windows)
 
     def period_at(self, second: int) -> Period:
-        """The period that holds ``second``. Outside of all windows the time between them, which grants nothing.
+        """The period around ``second``. Outside of all windows the time between them, without any grant.
 
-        A day that a change of the clock makes longer or shorter is one day.
+        A day longer or shorter by a change of the clock is one day.
         """
         if self.windows:
             return _window_at(self.windows, second)
@@ -73,7 +73,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return Period(self._midnight(first), self._midnight(following))
 
     def _midnight(self, day: date) -> int:
-        # Of a midnight that comes twice the first; of one that is skipped the moment of the change.
+        # Of a repeated midnight the first; of a skipped one the moment of the change.
         return round(datetime.combine(day, time(), self.zone).timestamp())
 
 

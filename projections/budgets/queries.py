@@ -1,4 +1,5 @@
-"""What the ledger says of a budget: spent in any period, committed, credited, left, and exhausted when.
+"""Reads a budget's state from the ledger: spent in any period, committed, credited, left, and exhausted at a
+second.
 
 Whole past hours come from :data:`projections.budgets.rows.budget_spends`, the parts of hours at the ends of a period from
 segments, so every answer equals the sum over the accounts of the pods, to the unit·second.
@@ -29,14 +30,14 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
 
 def spends(select: Select, cluster: str, quota: str, key: str, from_s: int, to_s: int) -> int:
-    """What is spent on ``key`` (without ``cash/``) in [from_s, to_s), in unit·seconds; open segments until ``to_s``."""
+    """The spending on ``key`` (without ``cash/``) in [from_s, to_s), in unit·seconds; open segments until ``to_s``."""
     return spending(select, cluster, quota, key, Period(from_s, to_s)).at(to_s)
 
 
 def forecast(
     select: Select, cluster: str, quota: str, key: str, *, period: Period, hard: int, as_of_s: int
 ) -> BudgetStatus:
-    """How ``key`` of a quota stands in a period, with its entries and what it is committed to from ``as_of_s`` on."""
+    """The state of a quota's ``key`` in a period, with its entries and its commitments from ``as_of_s`` on."""
     query = sa.select(budget_entries).where(
         budget_entries.c.cluster == cluster,
         budget_entries.c.quota == quota,
@@ -53,7 +54,7 @@ def forecast(
     )
 
 
-#: The columns of the view ``v1_budget`` that a standing is made of.
+#: The columns of the view ``v1_budget`` needed for a status.
 _VIEW = sa.table(
     "v1_budget",
     *(
@@ -69,7 +70,7 @@ _VIEW = sa.table(
 def standings(select: Select, cluster: str) -> dict[tuple[str, str], BudgetStatus]:
     """How every budget of a cluster stands at the ledger's moment, by (quota, key without ``cash/``).
 
-    What :func:`forecast` says of each, in one question: 0.3 ms a budget.
+    The result of :func:`forecast` for each, in one query: 0.3 ms a budget.
     """
     now_s = moments_s(select).get(cluster, 0)
     found = {}
@@ -84,9 +85,9 @@ def standings(select: Select, cluster: str) -> dict[tuple[str, str], BudgetStatu
 def exhausted_s(
     select: Select, cluster: str, quota: str, key: str, *, period: Period, limit: int, at_s: int
 ) -> int | None:
-    """The second at which a budget was used up that has nothing left at ``at_s``; None where something is left.
+    """The second of exhaustion of a budget without a rest at ``at_s``; None with a rest.
 
-    As it was judged in this period; where nobody judged it, the second at which what is spent reached ``limit``.
+    As evaluated in this period; without an evaluation, the second at which the spending reached ``limit``.
     """
     types = (BudgetJudged.wire_type,)
     recorded_s = None
@@ -98,7 +99,7 @@ def exhausted_s(
         return None
     if recorded_s is not None:
         return recorded_s
-    # What is spent never falls, so the second is found by halving.
+    # Spending never falls, so halving finds the second.
     before_s, after_s = period.start_s - 1, at_s
     while after_s - before_s > 1:
         middle_s = (before_s + after_s) // 2
@@ -110,7 +111,7 @@ def exhausted_s(
 
 
 def spending(select: Select, cluster: str, quota: str, key: str, period: Period) -> Spend:
-    """All spending on ``key`` within a period as a function of time; nothing for a key that the ledger does not measure."""
+    """All spending on ``key`` within a period as a function of time; nothing for a key outside of the ledger."""
     name = account_of(key)
     if name is None:
         return Spend()
@@ -120,13 +121,15 @@ def spending(select: Select, cluster: str, quota: str, key: str, period: Period)
             if piece.end_s is not None:
                 total += spend_of(piece, Period(lo, hi))
             elif piece.start_s >= lo - lo % HOUR:
-                # What began before this hour and is open stands in the rows.
+                # Open segments from before this hour are in the rows.
                 total += spend_of(piece, period)
     return total
 
 
 def hourly(select: Select, cluster: str, quota: str, key: str, from_s: int, to_s: int) -> list[int]:
-    """What is spent on ``key`` in each hour of [from_s, to_s), both whole hours, in unit·seconds; open segments until ``to_s``."""
+    """The spending on ``key`` in each hour of [from_s, to_s), both whole hours, in unit·seconds; open segments
+    until ``to_s``.
+    """
     name = account_of(key)
     found = [0] * max(0, (to_s - from_s) // HOUR)
     if name is None or not found:
@@ -148,7 +151,7 @@ def hourly(select: Select, cluster: str, quota: str, key: str, from_s: int, to_s
 
 
 def _parts(period: Period) -> list[tuple[int, int]]:
-    """The pieces of a period that are no whole hours."""
+    """The parts of a period outside of whole hours."""
     start_s, end_s = period.start_s, period.end_s
     first_s = -(-start_s // HOUR) * HOUR
     if end_s is None:
@@ -160,7 +163,7 @@ def _parts(period: Period) -> list[tuple[int, int]]:
 
 
 def _whole_hours(select: Select, cluster: str, quota: str, account: str, period: Period) -> Spend:
-    """What ended in the whole hours of a period, and all that is open and began before them or in them."""
+    """Segments ended in the whole hours of a period, and all open ones from before or within them."""
     columns = budget_spends.c
     start_s = period.start_s
     first_s = -(-start_s // HOUR) * HOUR
@@ -181,14 +184,14 @@ def _whole_hours(select: Select, cluster: str, quota: str, account: str, period:
 
 
 def _is_paid_from(column: sa.ColumnElement[str], account: str) -> sa.ColumnElement[bool]:
-    # "/" is the character after ".": all accounts that begin with this one and a dot.
+    # "/" is the character after ".": all accounts with this one and a dot as prefix.
     return sa.or_(column == account, sa.and_(column > f"{account}.", column < f"{account}/"))
 
 
 def _pieces(
     select: Select, cluster: str, quota: str, account: str, lo: int, hi: int
 ) -> Iterator[Piece]:
-    """What was held in [lo, hi) and is paid from ``account``."""
+    """Segments in [lo, hi) paid from ``account``."""
     columns = held_segments.c
     touching = (
         columns.start_s < hi,
@@ -198,7 +201,7 @@ def _pieces(
 
 
 def _open(select: Select, cluster: str, quota: str, key: str) -> Iterator[Piece]:
-    """What is open and is paid from the account of ``key``, with its deadlines."""
+    """Open segments paid from the account of ``key``, with their deadlines."""
     name = account_of(key)
     if name is None:
         return iter(())
@@ -215,7 +218,7 @@ def _held(
     query = (
         sa.select(columns.start_s, columns.end_s, amount, pod_runs.c.deadline_s, type_)
         .join(pod_runs, pod_runs.c.uid == columns.uid)
-        # The literal lets both databases use the index of segments that belong to a quota.
+        # The literal lets both databases use the index of segments with a quota.
         .where(columns.cluster == cluster, columns.quota == quota, sa.text("quota <> ''"), *where)
     )
     for *piece, named in select(query):

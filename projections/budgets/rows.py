@@ -1,12 +1,12 @@
-"""What was spent on the budgets of each quota, hour by hour: rows that any period of whole hours is a sum of.
+"""The spending on the budgets of each quota, hour by hour: any period of whole hours is a sum of these rows.
 
-One row for each cluster, quota, account (:func:`projections.budgets.keys.account`) and hour (UTC). ``spent`` is what ended
-segments held in that hour. Segments that are still open stand in the hour in which they began: ``open_amount`` is their amount,
-``open_missed`` the unit·seconds of that hour before they began. At second t they have spent
-``open_amount * (t - hour_s) - open_missed``, without a row being written as time passes.
+One row for each cluster, quota, account (:func:`projections.budgets.keys.account`) and hour (UTC). ``spent`` is the
+amount of ended segments in that hour. Open segments are in the hour of their start: ``open_amount`` is their
+amount, ``open_missed`` the unit·seconds of that hour before they began. At second t they have spent ``open_amount *
+(t - hour_s) - open_missed``, without a row being written as time passes.
 
-Kept by differences, like the sums of :mod:`projections.usage`: a late fact takes a pod's old shares out and
-puts its new ones in. What belongs to no quota has no row.
+Kept by differences, like the sums of :mod:`projections.usage`: a late fact takes a pod's old shares out and puts
+its new ones in. Segments without a quota have no row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ budget_spends = row_table(
 
 
 def shares(row: PodRun) -> dict[Group, list[int]]:
-    """What the segments of one pod add to each row: spent, open_amount, open_missed, and the pod once."""
+    """The shares of one pod's segments in each row: spent, open_amount, open_missed, and the pod once."""
     found: dict[Group, list[int]] = {}
     for segment in row.run.segments:
         if segment.quota:

@@ -1,7 +1,8 @@
-"""A budget that spans clusters is the sum of its shares: the budgets of one quota, key and period, one in each cluster.
+"""A budget of several clusters is the sum of its shares: the budgets of one quota, key and period, one in each
+cluster.
 
-Each cluster holds its own share, whatever becomes of its link to the others, so the sum is never overspent because nobody could
-ask. What one cluster does not need can be moved to another by two credits, the one that takes first.
+Each cluster holds its own share, whatever becomes of its link to the others, so a lost link never overspends the
+sum. Two credits move an unneeded amount to another cluster, the subtraction first.
 
 Source: docs/quotas.md, "A budget for many clusters".
 """
@@ -14,7 +15,7 @@ import msgspec
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One cluster's part of a budget in unit·seconds, as ``v1_budget`` has it. ``is_known``: its cluster is heard of now."""
+    """One cluster's part of a budget in unit·seconds, as in ``v1_budget``. ``is_known``: its cluster is connected now."""
 
     cluster: str
     spent: int
@@ -24,11 +25,11 @@ class Share(msgspec.Struct, frozen=True):
 
 
 def moves(shares: Iterable[Share], hour: int) -> dict[str, int]:
-    """What to credit to each share, in unit·seconds, so that all last equally long if they are spent as in this period so far.
+    """The credit of each share, in unit·seconds, so all last equally long at this period's rate of spending.
 
-    ``hour``: unit·seconds of an hour of the key; only whole ones are moved. The credits sum to 0. Nothing is taken that running
-    work may still spend, and nothing is moved to or from a cluster that is not heard of: what it spent since is unknown. Empty
-    where nothing is left, nothing was spent yet, or fewer than two shares are known.
+    ``hour``: unit·seconds of an hour of the key; only whole ones are moved. The credits sum to 0. Amounts still
+    needed by running work stay, and a disconnected cluster is left out: its spending since then is unknown. Empty
+    if nothing is left, nothing was spent yet, or fewer than two shares are known.
     """
     known = [share for share in shares if share.is_known]
     left, spent = sum(share.left for share in known), sum(share.spent for share in known)
@@ -46,7 +47,7 @@ def moves(shares: Iterable[Share], hour: int) -> dict[str, int]:
 
 
 def _divided(hours: int, lacks: dict[str, int]) -> dict[str, int]:
-    """Whole hours in proportion to what each lacks; those that are left over go where most of one is cut off."""
+    """Whole hours in proportion to each one's lack; the remaining ones go to the largest cut-off fractions."""
     whole = sum(lacks.values())
     given = {name: hours * lack // whole for name, lack in lacks.items()}
     over = hours - sum(given.values())

@@ -1,4 +1,4 @@
-"""How much of a budget is spent, as a linear function of time, exactly.
+"""The spent part of a budget, as a linear function of time, exactly.
 
 Between two facts every open segment spends the same amount each second. So all spending of a period is three integers,
 kept by adding and taking out, and both questions (how much now, when is it used up) are answered without any clock.
@@ -18,7 +18,7 @@ from projections.budgets.periods import Period
 class Piece(msgspec.Struct, frozen=True):
     """``amount`` held over [start_s, end_s); ``end_s`` None while it is open.
 
-    ``deadline_s``: the second at which it will be stopped at the latest; None where nothing bounds it.
+    ``deadline_s``: the latest second of its stop; None without a bound.
     """
 
     start_s: int
@@ -28,7 +28,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Spend(msgspec.Struct, frozen=True):
-    """spent(t) = closed + rate · t - offset, in unit·seconds; ``rate`` is the amount of what is open.
+    """spent(t) = closed + rate · t - offset, in unit·seconds; ``rate`` is the amount of open pieces.
 
     True from the newest start of an open piece until the next fact, or the period's end.
     """
@@ -38,11 +38,11 @@ class Spend(msgspec.Struct, frozen=True):
     offset: int = 0
 
     def at(self, second: int) -> int:
-        """What is spent until ``second``."""
+        """The spending until ``second``."""
         return self.closed + self.rate * second - self.offset
 
     def reached_s(self, amount: int, from_s: int) -> int | None:
-        """The first whole second from ``from_s`` on at which at least ``amount`` is spent; None for never at this rate."""
+        """The first whole second from ``from_s`` on with at least ``amount`` spent; None for never at this rate."""
         if self.at(from_s) >= amount:
             return from_s
         if self.rate <= 0:
@@ -57,7 +57,7 @@ class Spend(msgspec.Struct, frozen=True):
 
 
 def spend_of(piece: Piece, period: Period) -> Spend:
-    """What a piece spends within a period."""
+    """A piece's spending within a period."""
     start_s = max(piece.start_s, period.start_s)
     if period.end_s is not None and start_s >= period.end_s:
         return Spend()
@@ -68,7 +68,7 @@ def spend_of(piece: Piece, period: Period) -> Spend:
 
 
 def committed(pieces: Iterable[Piece], period: Period, second: int) -> int:
-    """What open pieces may still spend from ``second`` to their deadlines, or to the period's end.
+    """The possible spending of open pieces from ``second`` to their deadlines, or to the period's end.
 
     Pieces without a deadline commit nothing: nothing is promised for them. Source: Slurm, GrpTRESRunMins.
     """

@@ -1,9 +1,9 @@
-"""The status of one key of a quota: what is left, the time of its exhaustion, and the consequences.
+"""The status of one key of a quota: the rest, the time of its exhaustion, and the consequences.
 
-The phases are Ok, Warned (:data:`WARN_PERCENT` of the limit is spent), Exhausted, and GraceOver (a grace after exhaustion
-has passed). They are judged at moments, but begin at exact seconds: the one at which the amount was reached, or
-at which the limit fell below what was spent. A lowered limit therefore exhausts at once, and never counts a grace that
-passed before. A credit takes exhaustion back; a new period begins as Ok.
+The phases are Ok, Warned (:data:`WARN_PERCENT` of the limit is spent), Exhausted, and GraceOver (a grace after
+exhaustion has passed). They are evaluated at moments, but begin at exact seconds: the one at which the amount was
+reached, or the limit fell below the spending. A lowered limit therefore exhausts at once, and never counts an
+earlier grace. A credit takes exhaustion back; a new period begins as Ok.
 
 Source: docs/quotas.md (refused when used >= hard);
 docs/wrong-input.md.
@@ -19,12 +19,12 @@ from bus.events.quotas import Budget
 from projections.budgets.periods import Period
 from projections.budgets.spend import Spend
 
-#: Share of the limit from which a budget warns.
+#: Warning threshold as a share of the limit.
 WARN_PERCENT = 80
 
 
 class OnExhaustion(StrEnum):
-    """What follows from exhaustion: nothing but a warning, no new work, or also the end of running work after a grace."""
+    """The consequence of exhaustion: only a warning, no new work, or also the end of running work after a grace."""
 
     WARN = "Warn"
     DENY_NEW = "DenyNew"
@@ -39,7 +39,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, budget: Budget) -> Rule:
-        """The rule that a quota's object asks for."""
+        """The rule in a quota's object."""
         return cls(OnExhaustion(budget.exhaustion), budget.grace_seconds)
 
 
@@ -57,20 +57,20 @@ class BudgetStatus(msgspec.Struct, frozen=True):
 
     @property
     def limit(self) -> int:
-        """What may be spent in the period: the budget and its entries; nothing outside of all windows."""
+        """The spendable amount of the period: the budget and its entries; nothing outside of all windows."""
         return self.hard + self.credits if self.period.is_granted else 0
 
     def spent(self, second: int) -> int:
-        """What is spent until ``second``, or until the period's end."""
+        """The spending until ``second``, or until the period's end."""
         end_s = self.period.end_s
         return self.spend.at(second if end_s is None else min(second, end_s))
 
     def left(self, second: int) -> int:
-        """What may still be spent; below 0 where more was spent than there is."""
+        """The rest; below 0 after overspending."""
         return self.limit - self.spent(second)
 
     def exhausts_s(self, from_s: int) -> int | None:
-        """The first whole second from ``from_s`` on at which nothing is left, at the present rate.
+        """The first whole second from ``from_s`` on without a rest, at the present rate.
 
         None where the period ends before, or nothing is spent any more.
         """
@@ -82,7 +82,7 @@ class BudgetStatus(msgspec.Struct, frozen=True):
 
 
 class Phase(StrEnum):
-    """How far a budget is used up."""
+    """The phase of a budget."""
 
     OK = "Ok"
     WARNED = "Warned"
@@ -91,7 +91,9 @@ class Phase(StrEnum):
 
 
 class Exhaustion(msgspec.Struct, frozen=True):
-    """What was judged of one key of a quota, last at ``at_s``: since when it is warned, and exhausted (None: it is not)."""
+    """The evaluation of one key of a quota, last at ``at_s``: the start of its warning, and of its exhaustion
+    (None: not reached).
+    """
 
     period: Period
     at_s: int
@@ -119,7 +121,7 @@ def advance(before: Exhaustion | None, standing: BudgetStatus, at_s: int) -> Exh
     Between two calls ``standing`` does not change, so the seconds it gives are exact however rare ticks are.
     """
     known = before if before is not None and before.period == standing.period else None
-    # What was never judged was not exhausted before: nobody could have known of it.
+    # A key without an evaluation was not exhausted before: its exhaustion was unknown.
     floor_s = at_s if before is None else max(before.at_s, standing.period.start_s)
     warning = -(-standing.limit * WARN_PERCENT // 100)
     return Exhaustion(

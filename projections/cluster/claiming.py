@@ -67,8 +67,7 @@ class Claiming:
         self._sizes = Sizes({}, {})
         #: By extended resource: its class.
         self.serves: dict[str, str] = {}
-        #: By namespace and name of a template: the objects with it. Demands for resources possibly served by a
-        #: class.
+        #: By namespace and name of a template: the objects with it. Demands for resources of classes.
         self._naming: Groups[tuple[str, str]] = Groups()
         self._requesting: set[str] = set()
         #: By the uid of a pod: the claims made for it.
@@ -173,14 +172,12 @@ class Claiming:
         return "/" in now and (bool(self.serves) or any(one in now for one in _CLAIMING))
 
     def _claim(self, before: object, after: object) -> set[str]:
-        """A claim changed; returns objects with possibly changed demands."""
+        """A claim changed; returns possibly changed objects."""
         self._index(before, after)
         return _users(row for row in (before, after) if isinstance(row, DeviceClaim))
 
     def _slice(self, before: object, after: object) -> set[str]:
-        """A slice changed; returns objects with possibly changed demands: those with devices of its pool, or with a
-        possible allocation of its largest.
-        """
+        """A slice changed; returns possibly changed objects: with devices of its pool, or possibly its largest."""
         self._index(before, after)
         rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
         is_resized = _is_resizing(before, after, self._sizes.memory)
@@ -190,7 +187,7 @@ class Claiming:
         return stale
 
     def _resized(self) -> set[str]:
-        """Classes or slices changed; returns objects with possibly changed demands."""
+        """Classes or slices changed; returns possibly changed objects."""
         self._is_resized = False
         before = (self._sizes, self.serves)
         self._sizes, self.serves = _measured(self._classes, self._slices, self._seen)
@@ -300,7 +297,7 @@ def _pools(claim: DeviceClaim) -> set[tuple[str, str]]:
 
 
 def _users(claims: Iterable[DeviceClaim]) -> set[str]:
-    """The uids of claims, and of the pods with them."""
+    """The uids of claims, and of their pods."""
     found = set[str]()
     for one in claims:
         found.add(one.uid)

@@ -1,4 +1,5 @@
-"""Which attempt at a slot of which training job each pod is, as of a question's moment; what restarts lost has their cause.
+"""The attempt of each pod at a slot of a training job, as of a question's moment; lost time of restarts has their
+cause.
 
 Source: docs/jobs.md, docs/accounting.md.
 """
@@ -10,12 +11,14 @@ import sqlalchemy as sa
 
 from bus.clock import SECOND_US
 
-#: The dimensions that are told apart by it.
+#: The dimensions with one value per attempt.
 DIMENSIONS = frozenset({"job", "attempt", "cause"})
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """``attempt`` is 1 for the first pod in a slot; ``cause`` is empty until a later one took it. A pod of no job has nothing."""
+    """``attempt`` is 1 for the first pod in a slot; ``cause`` is empty until a later pod took the slot. A pod
+    outside of jobs has empty values.
+    """
 
     job: str = ""
     attempt: int | None = None
@@ -26,7 +29,7 @@ NO_JOB = Attempt()
 
 
 def attempts(connection: sa.Connection, as_of_s: int) -> dict[str, Attempt]:
-    """The pods of training jobs by uid; what took their slots after ``as_of_s`` is not there yet."""
+    """The pods of training jobs by uid; pods in their slots after ``as_of_s`` are ignored."""
     # Most questions are about no job, and views are many lines.
     from projections.views.jobs import PLACES
 

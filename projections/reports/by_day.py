@@ -1,6 +1,7 @@
-"""Adds pods up by group and day (UTC) in as many steps as they have stretches, however long these are.
+"""Adds pods up by group and day (UTC), one step per stretch, however long it is.
 
-A stretch of a year adds the same to each of its days: what changes from one day to the next is kept, and summed once at the end.
+A stretch of a year adds the same to each of its days: only the difference from one day to the next is kept, and
+summed once at the end.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _FIELDS = Sums.__struct_fields__
 
 
 class ByDay:
-    """Pods by group and day. ``place`` is where keys have the day."""
+    """Pods by group and day. ``place`` is the position of the day in keys."""
 
     def __init__(self, place: int) -> None:
         self._place = place
-        #: By group: what a day has more than the day before it.
+        #: By group: the difference of a day to the day before it.
         self._changes: dict[Key, dict[int, _Vector]] = defaultdict(dict)
 
     def add(self, pod: Iterable[Stretch], sign: int = 1) -> None:
@@ -92,7 +93,7 @@ class ByDay:
 
 
 def _apart(days: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same days in intervals that have none in common."""
+    """The same days in disjoint intervals."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(days):
         if found and first <= found[-1][1]:

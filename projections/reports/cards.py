@@ -1,4 +1,4 @@
-"""Which cards pods hold by claim, and the device class that each was requested by.
+"""The cards held by pods by claim, and the requested device class of each.
 
 Source: docs/devices.md.
 """
@@ -21,12 +21,12 @@ from projections.devices.shape import card_segments
 #: Rows fetched at once.
 _FETCHED = 2_000
 
-#: Claims whose classes are remembered: the rows of one pod, and of those that share claims with it, are near each other.
+#: Claims with remembered classes: the rows of one pod, and of pods with shared claims, are near each other.
 _KEPT = 10_000
 
 
 class CardPart(msgspec.Struct, frozen=True, gc=False):
-    """What a pod holds of one card by a claim over [``start_s``, ``end_s``); None while it goes on."""
+    """A pod's part of one card by a claim over [``start_s``, ``end_s``); None while it is open."""
 
     card: str
     device_class: str | None
@@ -37,7 +37,7 @@ class CardPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
-    """Cards of a segment: of one card, or of no card that is known (None)."""
+    """Cards of a segment: of one card, or of an unknown card (None)."""
 
     card: str | None
     device_class: str | None
@@ -46,14 +46,14 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 
 
 class ByPod:
-    """Rows in order of their first column, taken pod by pod in that order."""
+    """Rows in order of their first column, read pod by pod in that order."""
 
     def __init__(self, rows: sa.CursorResult[Any]) -> None:
         self._pods = groupby(rows, key=lambda row: row[0])
         self._following = next(self._pods, None)
 
     def of(self, uid: str) -> list[tuple[Any, ...]]:
-        """The rows of a pod; of one that comes before the next of these, none."""
+        """The rows of a pod; none for a pod before the next of these."""
         if self._following is None or self._following[0] != uid:
             return []
         found = [tuple(row) for row in self._following[1]]
@@ -62,7 +62,7 @@ class ByPod:
 
 
 class HeldCards:
-    """What pods hold of cards. ``pods``: (uid,) of those that are asked for, in the order of uids."""
+    """The cards of pods. ``pods``: (uid,) of the selected ones, in the order of uids."""
 
     def __init__(
         self, connection: sa.Connection, pods: sa.Select[Any], *, has_classes: bool
@@ -80,7 +80,7 @@ class HeldCards:
         self._rows = ByPod(connection.execute(ordered.execution_options(yield_per=_FETCHED)))
 
     def of(self, uid: str) -> list[CardPart]:
-        """What a pod holds. Pods are asked for in the order of their uids."""
+        """A pod's cards. Pods are requested in the order of their uids."""
         return [
             CardPart(card, self._class(claim, part, row), model, start_s, end_s, milli)
             for _, claim, part, card, model, start_s, end_s, milli, *row in self._rows.of(uid)
@@ -100,7 +100,7 @@ class HeldCards:
 
 def _classes_of(claim: claim_rows.Claim) -> tuple[str | None, ...]:
     """The class of each result of a claim, in the order of its allocations."""
-    # Which entry of a prioritized list a request was given is not kept: it has a class where all entries have one.
+    # The chosen entry of a prioritized request is not stored: it has a class if all entries have the same.
     asks = {one.name: {ask.device_class for ask in one.asks} for one in claim.requests}
     return tuple(
         next(iter(found)) if len(found) == 1 else None
@@ -113,7 +113,7 @@ def _classes_of(claim: claim_rows.Claim) -> tuple[str | None, ...]:
 def shares(
     start_s: int, end_s: int, entries: Sequence[Entry], parts: Sequence[CardPart]
 ) -> Iterator[tuple[int, int, list[Share]]]:
-    """(from, to, shares) of a segment that holds ``entries``. What is of no card that is known has None.
+    """(from, to, shares) of a segment with ``entries``. The part without a known card has None.
 
     At each second the shares are as many milli-cards as the entries, whatever ``parts`` say. The first one is of a card,
     where any is known, and of those of the first entry's model.
@@ -134,6 +134,6 @@ def shares(
             if rest := min(max(entry.gpu_milli - given[entry.model], 0), left):
                 found.append(Share(None, None, entry.model, rest))
                 left -= rest
-        # What is of a card goes before what is of none.
+        # The part with a card goes before the part without.
         found.sort(key=lambda one: (one.card is None, order.get(one.model, len(order))))
         yield from_s, to_s, found

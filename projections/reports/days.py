@@ -1,9 +1,10 @@
-"""Days of a question from the sums that are kept of ended pods, and which pods are to be read beside them.
+"""Days of a question from the stored sums of ended pods, and the pods to read besides them.
 
-A question takes whole days. Of the first and the last one the part outside the period is taken out again: pods of that one day by
-the quarter of an hour of their creation, all others one by one. What has not ended, and what was there at a cut or at the
-question's moment, is read pod by pod; its share in the sums is taken out by the same reading. So whatever is read beside, the
-answer is the same, and it has to be enough: every pod that is not in the sums as it was in the period.
+A question takes whole days. Of the first and the last one the part outside the period is subtracted again: pods of
+that one day by the quarter of an hour of their creation, all others one by one. Open pods, and pods existing at a
+cut or at the question's moment, are read one by one; the same reading subtracts their share in the sums. So any
+larger set read besides gives the same answer, and the smallest sufficient set is: every pod with another state in
+the sums than in the period.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from projections.reports.periods import periods
 from projections.reports.shape import UTC, Key, Question, Sums
 from projections.timelines import DAY, HOUR
 
-#: Days of a period whose pods are looked up by their blocks; of a longer one all pods are read in order.
+#: Longest period in days with pods looked up by their blocks; of a longer one all pods are read in order.
 _MOST_DAYS = 40
 
-#: What is the same for all that a pod ever holds.
+#: The constant part of all holdings of a pod.
 _OF_ONE = frozenset({"cluster", "namespace"})
 
 #: After everything.
@@ -34,7 +35,7 @@ _EVER_S = 2**40
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """[from_s, to_s) of the days of a :class:`Middle`, which the question leaves out; ``slots`` are those wholly within."""
+    """[from_s, to_s) of the days of a :class:`Middle`, outside of the question; ``slots`` are those wholly within."""
 
     from_s: int
     to_s: int
@@ -42,12 +43,12 @@ class Outside(msgspec.Struct, frozen=True):
 
     @property
     def cut(self) -> tuple[int, int]:
-        """From the question's cut to the nearest slot: what was there is read."""
+        """From the question's cut to the nearest slot: pods existing there are read."""
         return (self.from_s, self.slots[0]) if self.from_s % DAY else (self.slots[1], self.to_s)
 
 
 class Middle(msgspec.Struct, frozen=True):
-    """The days of a question that are answered by ``table``, whose ``dimensions`` have numbers by their order."""
+    """The days of a question answered by ``table``, with its ``dimensions`` numbered by their order."""
 
     table: sa.Table
     dimensions: Sequence[str]
@@ -59,8 +60,8 @@ class Middle(msgspec.Struct, frozen=True):
 
 
 def middle(connection: sa.Connection, question: Question) -> Middle | None:
-    """The days whose sums answer the question; None where none do, where the ledger does not have them yet, or where it is faster
-    to read the pods of the period.
+    """The days with sums for the question; None without such days, with missing sums in the ledger, or if reading
+    the pods of the period is faster.
     """
     names = {_column(name) for name in (*question.by, *question.where)} - {"day"}
     is_cut = "day" in question.by and question.zone.key != UTC.key
@@ -85,8 +86,8 @@ def middle(connection: sa.Connection, question: Question) -> Middle | None:
 def add(
     connection: sa.Connection, question: Question, middle: Middle, totals: dict[Key, Sums]
 ) -> None:
-    """Add what ended pods have in the middle, without the slots outside. Rows are few: groups, days and the ways in which their
-    pods were seen.
+    """Add the ended pods' share of the middle, without the slots outside. Rows are few: groups, days and the
+    earlier groups of their pods.
     """
     _add(connection, question, middle.dimensions, _days_asked(question, middle), totals, 1)
     for part in middle.outside:
@@ -135,7 +136,7 @@ def _slots_asked(question: Question, part: Outside) -> tuple[list[str], sa.Selec
     """As :func:`_days_asked`, of the slots outside; each of their pods is there on one day alone."""
     columns = slots.c
     groups = [name for name in ("day", *SLOT_DIMENSIONS) if name in {*map(_column, question.by)}]
-    # A slot lies in one day, and so do all that are asked for.
+    # A slot lies in one day, and so do all requested ones.
     day: sa.ColumnElement[Any] = sa.literal_column(str(part.slots[0] // DAY * DAY))
     chosen = [day if name == "day" else columns[name] for name in groups]
     grouped = [columns[name] for name in groups if name != "day"]
@@ -152,7 +153,7 @@ def _slots_asked(question: Question, part: Outside) -> tuple[list[str], sa.Selec
 def _days_asked(question: Question, middle: Middle) -> tuple[list[str], sa.Select[Any]]:
     """The groups, and a query for them, ``seen``, ``seen_held``, days since the period began (of one day 0), and the sums."""
     columns, first_s = middle.table.c, middle.from_s
-    # In the order of the key, so that most questions need no sorting.
+    # In the order of the key: most questions need no sorting.
     wanted = {*map(_column, question.by), "cluster"}
     groups = [name for name in ("day", *middle.dimensions) if name in wanted]
     chosen = [columns["day_s" if name == "day" else name] for name in groups]
@@ -188,7 +189,8 @@ def _age(columns: Any, first_s: int) -> sa.ColumnElement[Any]:
 def beside(
     connection: sa.Connection, question: Question, middle: Middle
 ) -> tuple[list[str], list[str], list[str]]:
-    """Three lists of uids: open pods, ended pods at a cut of the period, and those of them that the sums of the middle contain.
+    """Three lists of uids: open pods, ended pods at a cut of the period, and those of them contained in the sums of
+    the middle.
 
     :func:`add` takes them in this order.
     """
@@ -209,7 +211,7 @@ def beside(
 
 
 def within(connection: sa.Connection, question: Question) -> list[str] | None:
-    """The pods that may lie in the period, by uid; None where that may be all that there are."""
+    """The pods possibly in the period, by uid; None if these may be all pods."""
     from_s, until_s = question.from_s, min(question.until_s, question.as_of_s)
     is_short = from_s is not None and until_s - from_s <= _MOST_DAYS * DAY
     if from_s is None or not is_short or not _is_kept(connection):
@@ -220,7 +222,7 @@ def within(connection: sa.Connection, question: Question) -> list[str] | None:
 
 
 def open_pods(connection: sa.Connection, question: Question) -> list[str]:
-    """The pods that have not ended and may lie in the period, by uid."""
+    """The open pods possibly in the period, by uid."""
     runs = pod_runs.c
     is_there = [runs.created_s <= question.as_of_s]
     is_there += [] if question.to_s is None else [runs.created_s < question.to_s]
@@ -231,7 +233,7 @@ def open_pods(connection: sa.Connection, question: Question) -> list[str]:
 def _there(
     connection: sa.Connection, first_s: int, last_s: int, among: list[int] | None = None
 ) -> list[tuple[str, int, int]]:
-    """The ended pods that were there, or unknown, in [first_s, last_s]: uid, creation, last second; of some blocks alone."""
+    """The ended pods existing, or unknown, in [first_s, last_s]: uid, creation, last second; of some blocks alone."""
     runs = pod_runs.c
     last = runs.end_s + runs.unknown_s
     query = sa.select(runs.uid, runs.created_s, last).where(

@@ -1,4 +1,4 @@
-"""Hours and days of a time zone: where a stretch of seconds is cut, and what the pieces are called."""
+"""Hours and days of a time zone: the cuts of a stretch of seconds, and the names of the pieces."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Cut = Callable[[int, int], Iterator[tuple[Period, int]]]
 
 
 def periods(kind: str, zone: ZoneInfo) -> Cut:
-    """A function that cuts [start, end) at the ``hour`` or ``day`` boundaries of a zone: (period, seconds) each.
+    """A function to cut [start, end) at the ``hour`` or ``day`` boundaries of a zone: (period, seconds) each.
 
-    A day that a change of the clock makes longer or shorter is one day; an hour that comes twice is two, told apart by
-    their offset. A stretch of no length lies in one period.
+    A day longer or shorter by a change of the clock is one day; a repeated hour counts as two, with different
+    offsets. A stretch of no length lies in one period.
     """
 
     def offset(second: int) -> int:
@@ -26,7 +26,7 @@ def periods(kind: str, zone: ZoneInfo) -> Cut:
 
     @lru_cache(maxsize=65_536)
     def around(second: int) -> tuple[int, Period]:
-        """The end of the period that holds ``second``, and the period."""
+        """The end of the period around ``second``, and the period."""
         shift = offset(second)
         if kind == "day":
             today = _local(second, zone).date()
@@ -44,7 +44,7 @@ def periods(kind: str, zone: ZoneInfo) -> Cut:
     def cut(start_s: int, end_s: int) -> Iterator[tuple[Period, int]]:
         at_s = start_s
         while True:
-            # Asked by quarters of an hour, which boundaries have not divided since 1972: few distinct questions.
+            # The keys are quarters of an hour, never divided by boundaries since 1972: few distinct questions.
             until_s, period = around(at_s - at_s % 900)
             if until_s <= at_s:
                 until_s, period = around(at_s)

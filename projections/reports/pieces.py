@@ -1,4 +1,4 @@
-"""What each pod has in a period, pod by pod: waiting, held segments and unknown time, clipped, cut and keyed by group."""
+"""Each pod's share of a period, pod by pod: waiting, held segments and unknown time, clipped, cut and keyed by group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from projections.reports.shape import LABEL, Key, Period, Question, Sums
 #: Rows fetched at once.
 _FETCHED = 2_000
 
-#: Pods that one statement asks for by uid.
+#: Pods in one statement by uid.
 _ASKED = 500
 
 
@@ -44,9 +44,9 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
     quota: str
     #: Its cards by model as JSON, where there are several models.
     devices: str = ""
-    #: False: cards of a further model, beside which all else is counted already.
+    #: False: cards of a further model; everything else is counted already.
     is_first: bool = True
-    #: The card of what it has of cards, and the device class that was requested; None where neither is known.
+    #: The card of its part of cards, and the requested device class; None for unknown ones.
     device: str | None = None
     device_class: str | None = None
 
@@ -60,21 +60,21 @@ class _PodRow(msgspec.Struct, gc=False):
     start_s: int | None
     end_s: int | None
     unknown_s: int
-    #: At least one: where it never held, the one for whom it would have.
+    #: At least one: without any holding, the one for the possible owner.
     holdings: list[Holding]
     has_held: bool
     #: Up to when it is known to be there, if it is open.
     known_s: int
-    #: What it holds of cards by claims, where that is asked for.
+    #: Its cards by claims, if requested.
     cards: list[CardPart]
-    #: Which attempt of which training job it is, where that is asked for.
+    #: Its attempt and training job, if requested.
     tried: Attempt
 
 
 _labels = msgspec.json.Decoder(dict[str, str])
 
 
-#: (group, kind, start, end, for whom)
+#: (group, kind, start, end, owner)
 Stretch = tuple[Key, int, int, int, Holding]
 
 
@@ -85,9 +85,10 @@ def pieces(
     only_open: bool = False,
     uids: Sequence[str] | None = None,
 ) -> Iterator[list[tuple[Key, int, int, Holding]]]:
-    """What each pod has in the period: (group, kind, seconds, for whom), cut as asked; of ``uids`` alone where they are given.
+    """Each pod's share of the period: (group, kind, seconds, owner), cut as requested; of ``uids`` alone if they
+    are given.
 
-    With ``only_open`` of pods that are not ended, and of their segments the one that is not.
+    With ``only_open`` of open pods, and of their segments the open one.
     """
     cut = periods("hour" if "hour" in question.by else "day", question.zone)
     is_cut = "day" in question.by or "hour" in question.by
@@ -107,7 +108,7 @@ def pieces(
 def stretches(
     connection: sa.Connection, question: Question, uids: Sequence[str]
 ) -> Iterator[list[Stretch]]:
-    """What each pod of ``uids`` has in the period, not cut; groups are without days and hours."""
+    """The share of each pod of ``uids`` in the period, not cut; groups are without days and hours."""
     for pod, clipped in _clipped_pods(connection, question, False, uids):
         yield [
             (_key(question.by, pod, holding, None), kind, lo, hi, holding)
@@ -118,7 +119,7 @@ def stretches(
 def _clipped_pods(
     connection: sa.Connection, question: Question, only_open: bool, uids: Sequence[str] | None
 ) -> Iterator[tuple[_PodRow, list[tuple[int, int, int, Holding]]]]:
-    """Each pod that has something in the period, with its (kind, start, end, for whom)."""
+    """Each pod with a share in the period, with its (kind, start, end, owner)."""
     is_by_model = "model" in question.by or "model" in question.where
     for pod in _asked(connection, question, only_open, uids):
         found = [
@@ -134,7 +135,7 @@ def _clipped_pods(
 def _asked(
     connection: sa.Connection, question: Question, only_open: bool, uids: Sequence[str] | None
 ) -> Iterator[_PodRow]:
-    """The pods that may lie in the period: all, or those of ``uids``."""
+    """The pods possibly in the period: all, or those of ``uids``."""
     named = _Named(connection, has_quotas="quota" in (*question.by, *question.where))
     if uids is None:
         yield from _pods(connection, question, only_open, named)
@@ -151,7 +152,7 @@ def _pods(
     named: _Named,
     uids: Sequence[str] | None = None,
 ) -> Iterator[_PodRow]:
-    """The pods that may lie in the period, with their segments as of then, read as they are needed."""
+    """The pods possibly in the period, with their segments as of then, read on demand."""
     runs, segments = pod_runs.c, held_segments.c
     as_of_s = question.as_of_s
     chosen = [runs.created_s <= as_of_s]
@@ -166,7 +167,7 @@ def _pods(
         chosen.append(sa.or_(runs.end_s.is_(None), runs.end_s + runs.unknown_s >= question.from_s))
     if question.to_s is not None:
         chosen.append(runs.created_s < question.to_s)
-    # The long column only for those that held nothing: whose they would be stands in it alone.
+    # The long column only for pods without holdings: it alone has their possible owner.
     holds = sa.and_(runs.start_s < as_of_s, sa.or_(runs.end_s.is_(None), runs.end_s > runs.start_s))
     columns = [c if c.name != "state" else sa.case((holds, ""), else_=c) for c in pod_runs.c]
     held = connection.execute(
@@ -209,7 +210,7 @@ def _pods(
 
 
 class _Named:
-    """Whom namespaces and which model nodes name, over time; each is read when it is first asked for."""
+    """The owners of namespaces and the models of nodes, over time; each is read at its first use."""
 
     def __init__(self, connection: sa.Connection, *, has_quotas: bool) -> None:
         self._connection = connection
@@ -244,7 +245,7 @@ class _Named:
         return self._serving.around(pod.cluster, pod.namespace)
 
     def _quotas(self, pod: Pod) -> list[tuple[int, Names | None]]:
-        """What the workload that is charged names of quotas."""
+        """The quotas named by the charged workload."""
         if not self._has_quotas or pod.owner is None:
             return []
         charged = workloads.tops(pod.controlled, self._workload, self._is_own).charged
@@ -260,7 +261,7 @@ class _Named:
         return of
 
     def nobody(self, row: tuple[Any, ...]) -> Holding:
-        """For whom a pod would have held that never did."""
+        """The possible owner of a pod without any holding."""
         (one,) = stored([row], ())
         pod = one.pod
         namespace = self._row(namespaces.projection, pod.cluster, pod.namespace)
@@ -276,7 +277,7 @@ WAITED, HELD, UNKNOWN = range(3)
 def _stretches(
     pod: _PodRow, as_of_s: int, is_by_model: bool
 ) -> Iterator[tuple[int, int, int, Holding]]:
-    """(kind, start, end, for whom) of one pod as of a moment; one of no length says only that it was there."""
+    """(kind, start, end, owner) of one pod as of a moment; one of no length proves only its existence."""
     first, last = pod.holdings[0], pod.holdings[-1]
     bound_s = pod.start_s if pod.start_s is not None and pod.start_s <= as_of_s else None
     end_s = max(pod.known_s, pod.created_s) if pod.end_s is None else min(pod.end_s, as_of_s)
@@ -327,7 +328,7 @@ def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | 
 
 
 def _is_wanted(question: Question, pod: _PodRow, holding: Holding) -> bool:
-    # An empty value asks for what has none, as in the sums that are kept; of a label it is a value.
+    # An empty value selects rows without one, as in the stored sums; for a label it is a value.
     return not question.where or all(
         _value(name, pod, holding) == (value if value or name.startswith(LABEL) else None)
         for name, value in question.where.items()
@@ -353,14 +354,14 @@ def _value(name: str, pod: _PodRow, holding: Holding) -> str | int | None:
         return _labels.decode(pod.labels).get(name[len(LABEL) :])
     part = pod if name in _OF_PODS else pod.tried if name in BY_ATTEMPT else holding
     value: str | int | None = getattr(part, _FIELDS.get(name, name))
-    # The node of a pod that ran and named none is empty.
+    # The node of a started pod without a node name is empty.
     return value or None
 
 
 _OF_PODS = frozenset({"cluster", "namespace", "workload"})
-#: What is told apart by the cards of claims.
+#: Dimensions about the cards of claims.
 _BY_CARD = frozenset({"device", "class"})
-#: Dimensions whose name is no field's.
+#: Dimensions with another name than their field.
 _FIELDS = {"class": "device_class"}
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-#: What may be grouped by, beside ``label:KEY``.
+#: Dimensions of groups, besides ``label:KEY``.
 DIMENSIONS = (
     "team", "user", "namespace", "workload", "quota", "model", "device", "class", "node", "day", "hour",
     "cluster", "job", "attempt", "cause",
@@ -24,9 +24,10 @@ Period = tuple[int, str]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked: groups, a period [from_s, to_s) in seconds UTC (None: open), the moment, the zone of days and hours.
+    """The parameters: groups, a period [from_s, to_s) in seconds UTC (None: open), the moment, the zone of days and
+    hours.
 
-    ``where`` keeps pods by equality on ``team``, ``user``, ``namespace`` or ``cluster`` of what they held.
+    ``where`` selects pods by equality of ``team``, ``user``, ``namespace`` or ``cluster`` in their holdings.
     """
 
     by: tuple[str, ...] = ()
@@ -35,12 +36,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     as_of_s: int
     zone: ZoneInfo = UTC
     where: dict[str, str] = {}
-    #: Cluster to the second up to which it was observed: what is open is held until then, and unknown from then until
-    #: ``as_of_s``. A cluster that is not here is taken to be observed until ``as_of_s``.
+    #: Cluster to the second of its last observation: open holdings end then, and the time from then until
+    #: ``as_of_s`` is unknown. A missing cluster counts as observed until ``as_of_s``.
     moments: dict[str, int] = {}
 
     def observed_s(self, cluster: str) -> int:
-        """Up to when what is open in a cluster is known to be there."""
+        """The last second with known open holdings in a cluster."""
         return min(self.as_of_s, self.moments.get(cluster, self.as_of_s))
 
     @property
@@ -63,14 +64,14 @@ class Sums(msgspec.Struct):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A group: the values of ``by`` in its order (None: has none), and its sums."""
+    """A group: the values of ``by`` in its order (None: without a value), and its sums."""
 
     key: Key
     sums: Sums
 
 
 def check(by: Iterable[str]) -> tuple[str, ...]:
-    """The dimensions, each once. Raises ValueError naming one that there is not."""
+    """The dimensions, each once. Raises ValueError with an unknown one."""
     found = tuple(dict.fromkeys(by))
     for name in found:
         if name not in DIMENSIONS and not (name.startswith(LABEL) and len(name) > len(LABEL)):

@@ -1,4 +1,4 @@
-"""Adds the pieces of all pods up by group; or takes the sums that are kept, where they have the same answer."""
+"""Adds the pieces of all pods up by group; or uses stored sums with the same answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from projections.reports.shape import UTC, Key, Question, Row, Sums, check
 from projections.timelines import DAY, HOUR
 from projections.usage import usage_days, usage_hours
 
-#: Dimensions that the hourly and daily sums keep, and their column.
+#: Dimensions of the hourly and daily sums, and their column.
 _KEPT = {
     "cluster": "cluster",
     "team": "team",
@@ -28,10 +28,10 @@ _KEPT = {
 
 
 def report(connection: sa.Connection, question: Question) -> list[Row]:
-    """One row for each group that a pod touched in the period, by key; without groups one row.
+    """One row for each group with a pod in the period, by key; without groups one row.
 
-    Exact; the module says what counts where. Whole days come from the sums that are kept of ended pods, where these tell the
-    groups apart; all else from pods. Raises ValueError for a dimension there is not.
+    Exact; the module has the rules. Whole days come from the stored sums of ended pods, if these have the
+    dimensions; all else from pods. Raises ValueError for an unknown dimension.
     """
     check(question.by)
     totals = _empty(question)
@@ -41,7 +41,7 @@ def report(connection: sa.Connection, question: Question) -> list[Row]:
         return _rows(totals)
     days.add(connection, question, middle, totals)
     going, ended, kept = days.beside(connection, question, middle)
-    # What is kept of those that ended is in the first part already.
+    # The stored share of ended ones is in the first part already.
     parts = ((question, [*going, *ended], 1), (middle.question, kept, -1))
     if "day" not in question.by:
         for asked, uids, sign in parts:
@@ -58,10 +58,12 @@ def report(connection: sa.Connection, question: Question) -> list[Row]:
 
 
 def sums(connection: sa.Connection, question: Question) -> list[Row]:
-    """Amounts and held seconds by group, as :func:`report` has them; the rest is 0, groups that held nothing are not there.
+    """Amounts and held seconds by group, equal to :func:`report`'s; the rest is 0, groups without holdings are
+    missing.
 
-    Where the sums of reports do not tell the groups apart, whole past days and hours come from those of usage; only what is open,
-    and the rest of an hour at the end of the period, come from segments. Where a question goes beyond those sums, all does.
+    If the sums of reports lack a dimension, whole past days and hours come from those of usage; only open segments,
+    and the rest of an hour at the end of the period, are read one by one. If those lack it too, all segments are
+    read.
     """
     by = check(question.by)
     totals = _empty(question)
@@ -116,7 +118,7 @@ def _empty(question: Question) -> dict[Key, Sums]:
 
 def _rows(totals: dict[Key, Sums]) -> list[Row]:
     def order(key: Key) -> Key:
-        # What has no value comes last; days and hours by their time, not by their name.
+        # Empty values come last; days and hours by their time, not by their name.
         return tuple((value is None, "" if value is None else value) for value in key)
 
     return [
@@ -125,11 +127,11 @@ def _rows(totals: dict[Key, Sums]) -> list[Row]:
     ]
 
 
-# from the sums that are kept
+# from the stored sums
 
 
 def _width(question: Question) -> int:
-    """Seconds of the periods whose kept sums answer the question; 0 where none do."""
+    """Seconds of the periods with stored sums for the question; 0 without."""
     cuts = {"day", "hour"} & set(question.by)
     names = {*question.by, *question.where} - cuts
     is_kept = names <= _KEPT.keys() and (not cuts or question.zone.key == UTC.key)
@@ -147,7 +149,7 @@ def _add_kept(
     width_s: int,
     totals: dict[Key, Sums],
 ) -> None:
-    """Add what ended segments hold in whole periods before ``until_s``, of the question's from ``from_s`` on."""
+    """Add the ended segments' share of whole periods before ``until_s``, of the question's from ``from_s`` on."""
     table = usage_hours if width_s == HOUR else usage_days
     columns = table.c
     period = columns.hour_s if width_s == HOUR else columns.day_s

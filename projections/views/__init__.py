@@ -5,9 +5,9 @@ both databases: where SQLite and PostgreSQL differ (stamps, hexadecimal, bytes a
 writes the right expression. ``python -m projections.views > docs/views.md`` writes the page for readers; a test keeps
 page and views equal.
 
-Two time bases: columns ``…_s`` are whole seconds UTC since 1970, ``…_at`` the same as text. What is still open is valued up to
-*its cluster's moment*, the newest observation of that cluster (``v1_evidence``), never to a command, a tick or the
-clock of the database, so a view says the same of the same history whenever it is asked.
+Two time bases: columns ``…_s`` are whole seconds UTC since 1970, ``…_at`` the same as text. Open intervals are
+valued up to *their cluster's moment*, the newest observation of that cluster (``v1_evidence``), never to a command,
+a tick or the clock of the database. So a view of the same history has the same result at any time.
 
 Source: docs/architecture.md (stable names for people), docs/accounting.md.
 """

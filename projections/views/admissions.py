@@ -1,6 +1,6 @@
 """Views of the journals of quota trees: answers to requests, charges by object, and the use of each key.
 
-``used`` is here what :class:`projections.quota_trees.tree.Tree` works out in order; a test holds the two against each other.
+``used`` equals the result of :class:`projections.quota_trees.tree.Tree`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ADMISSIONS = View(
     "FROM admissions",
 )
 
-#: Rows of ``grants`` that count: they hold something, the quota stands, and has not left the tree since.
+#: Valid rows of ``grants``: with a charge, of an existing quota, and newer than its last departure from the tree.
 _COUNTED = (
     "grants g JOIN declared_quotas d ON d.cluster = g.cluster AND d.tree = g.tree"
     " AND d.quota = g.quota AND d.stands = 1 AND g.number > d.gone_number"
@@ -78,7 +78,7 @@ _MOST = 2**63 - 1
 
 
 def _total(amount: str) -> str:
-    """A sum that stops at 2^63 - 1: what runs may be anything, and a view that fails would hide all quotas."""
+    """A sum bounded by 2^63 - 1: running pods may have any amount, and a failing view would hide all quotas."""
     high = f"CAST(SUM({amount} / {_HALF}) AS bigint)"
     low = f"CAST(SUM({amount} % {_HALF}) AS bigint)"
     return f"CASE WHEN {high} + {low} / {_HALF} >= {2**32} THEN {_MOST} ELSE {high} * {_HALF} + {low} END"

@@ -1,4 +1,4 @@
-"""What is left of each budget at the moment of its cluster, from the same rows and by the same rules as
+"""The rest of each budget at the moment of its cluster, from the same rows and by the same rules as
 :mod:`projections.budgets.queries`.
 """
 
@@ -8,13 +8,13 @@ from projections.attribution import AMOUNTS
 from projections.timelines import HOUR
 from projections.views.shape import CLUSTER, View, at, is_, moment
 
-#: The first whole hour of a period, and the hour that its beginning lies in.
+#: The first whole hour of a period, and the hour around its beginning.
 _FIRST = f"((b.start_s + {HOUR - 1}) / {HOUR} * {HOUR})"
 _PART = f"(b.start_s / {HOUR} * {HOUR})"
 
 
 def _by_resource(expressions: dict[str, str]) -> str:
-    """The expression of the resource that a budget is for."""
+    """The expression of a budget's resource."""
     cases = " ".join(f"WHEN b.account LIKE '{r}%' THEN {text}" for r, text in expressions.items())
     return f"CASE {cases} END"
 
@@ -29,7 +29,7 @@ _ACCOUNT = _by_resource(
 
 
 def _is_paid(account: str) -> str:
-    # "/" is the character after ".": all accounts that begin with the budget's and a dot.
+    # "/" is the character after ".": all accounts with the budget's and a dot as prefix.
     return f"({account} = b.account OR ({account} > b.account || '.' AND {account} < b.account || '/'))"
 
 

@@ -60,7 +60,7 @@ _TOP = 10
 
 
 def _score(node: str, dialect: str) -> str:
-    """The score that the pass recorded of a node; null where it is not among the best."""
+    """The recorded score of a node in the pass; null if it is not among the best."""
     if dialect == "sqlite":
         return f"""json_extract(top, '$."' || {node} || '"')"""
     return f"CAST(top AS json) ->> {node}"

@@ -1,4 +1,4 @@
-"""Devices that are given out by claim, and the claims."""
+"""Devices allocated by claim, and the claims."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _SEGMENTS = View(
     f"FROM card_segments\nWHERE end_s IS NOT NULL OR since_s + 1 < {moment('card_segments.cluster')}",
 )
 
-#: What has a card for how long: milli-cards of each kind, and what is idle while a slice offers it.
+#: The holders of a card over time: milli-cards of each kind, and the idle part while a slice offers it.
 _RATES = f"""WITH RECURSIVE closed AS (
   SELECT cluster, card, kind, gpu_milli, start_s, COALESCE(end_s, {moment("card_segments.cluster")}) AS end_s, node, model, sequence
   FROM card_segments

@@ -1,8 +1,9 @@
 """Views of training jobs: holdings by job and by attempt (one pod in one slot), and the cost of restarts.
 
-Every pod with the labels of a training job that such a job controls is an attempt, whoever made it. Of a JobSet, which a TrainJob
-makes under its own name, it is every pod of its Jobs. Attempts at one slot are numbered by their creation. What an attempt
-held is lost where a later one took its slot: work is begun again there, as far as anybody here can know.
+Every pod with the labels of a training job and under its control is an attempt, whatever its creator. Of a JobSet
+made by a TrainJob under its own name, it is every pod of its Jobs. Attempts at one slot are numbered by their
+creation. The holdings of an attempt are lost if a later one took its slot: work starts again there, as far as the
+ledger knows.
 
 Source: Kubeflow training-operator v1; JobSet v1alpha2, ``jobset_types.go``; docs/jobs.md.
 """
@@ -30,7 +31,7 @@ _SUMS = tuple(
 )
 _SLOT = "PARTITION BY p.cluster, p.namespace, p.job_uid, p.replica, p.slot"
 _KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
-#: Whoever makes a pod writes its labels and its owner: the owner as it was seen decides, and else what the pod says.
+#: The creator of a pod writes its labels and its owner: the observed owner decides, and else the pod's own labels.
 _IS_TRAINING = f"""CASE WHEN w.uid IS NULL THEN {" OR ".join(f"r.workload LIKE '{kind}/%'" for kind in _KINDS)}
     ELSE w.namespace = r.namespace AND w.kind IN ({", ".join(f"'{kind}'" for kind in _KINDS)}) END"""
 
@@ -42,11 +43,11 @@ def _label(key: str, missing: str = "''") -> str:
 
 _POD = """r.uid, r.cluster, r.namespace, r.name, r.workload, r.team, r.user_name, COALESCE(r.node, '') AS node, r.phase,
     COALESCE(r.disruption, '') AS disruption, r.created_us, r.start_s, r.end_s, r.sequence"""
-#: Pods of a Job whose completions have no index are in no slot but their own.
+#: Each pod of a Job without indexed completions has a slot of its own.
 _IN_JOBSET = f"""{_label(f"{_JOBSET_LABEL}job-index")} || '-' || {_label("batch.kubernetes.io/job-completion-index", "r.name")}"""
 
 
-#: What a pod's condition DisruptionTarget says of its end, in short: the words of a cause.
+#: The reason in a pod's condition DisruptionTarget, in short: the words of a cause.
 _DISRUPTIONS = {
     "DeletionByPodGC": "node lost",
     "DeletionByTaintManager": "node tainted",
@@ -55,7 +56,7 @@ _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted",
     "EvictionByEvictionAPI": "evicted",
 }
-#: Of them those by which its node failed it. Preemption and eviction are somebody's wish.
+#: The ones caused by the node. Preemption and eviction are requested.
 _OF_NODES = ("DeletionByPodGC", "DeletionByTaintManager", "DeletionByDeviceTaintManager", "TerminationByKubelet")  # fmt: skip
 _DISRUPTED = " ".join(f"WHEN '{reason}' THEN '{cause}'" for reason, cause in _DISRUPTIONS.items())
 _EVICTED = """EXISTS (SELECT 1 FROM decisions e
@@ -72,11 +73,12 @@ _CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
       WHERE d.key = n.uid AND d.type = 'decision.delete_replica' AND c.key = 'exit_code'), 'failed')
     ELSE COALESCE((SELECT MIN(d.reason) {_DELETED} AND d.is_shadow = 0), 'deleted') END"""
 
-#: Of attempts that were created in one second the first ended first. Where they ended in one, too, the number in the name tells.
+#: Of attempts created in one second the first ended first. If they ended in one, too, the number in the name
+#: decides.
 _ORDER = (
     "ORDER BY p.created_us, COALESCE(p.end_s, 9223372036854775807), LENGTH(p.name), p.name, p.uid"
 )
-#: A pod's owner is its job, or a Job below its JobSet: one look at each pod tells which.
+#: A pod's owner is its job, or a Job below its JobSet: one read of each pod shows it.
 _NUMBERED = f"""WITH pods AS (
   SELECT {_POD}, CASE WHEN w.kind = 'Job' THEN s.uid ELSE r.owner_uid END AS job_uid,
     CASE WHEN w.kind = 'Job' THEN s.name ELSE COALESCE(w.name, {_label(f"{_LABEL}job-name")}) END AS job,
@@ -147,7 +149,7 @@ _ATTEMPTS = View(
     _ATTEMPT_ROWS,
 )  # fmt: skip
 
-#: What reports read of it, pod by pod: nothing of what was held. Stamps are microseconds.
+#: The columns for reports, pod by pod: without holdings. Stamps are microseconds.
 PLACES = View(
     "attempt_places",
     "Which attempt each pod is.",

@@ -1,4 +1,4 @@
-"""Quotas as they are."""
+"""Quotas as observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reservations: what they keep of nodes, and how much of that is used."""
+"""Reservations: their reserved and used amounts on nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_SUM = 2**61
 
 
 def _sum(part: str, kind: str) -> str:
-    """The sum up to the newest change, and what goes on since then up to the moment of its cluster."""
+    """The sum up to the newest change, and the open part since then up to the moment of its cluster."""
     amount, seconds = f"{part}_{kind}", f"({_MOMENT} - since_s)"
     most = f"{seconds} > {MOST_SUM} / NULLIF({amount}, 0)"
     since = f"CASE WHEN {most} THEN {MOST_SUM} ELSE {amount} * {seconds} END"

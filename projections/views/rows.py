@@ -1,4 +1,4 @@
-"""Rows as they are: pods, what they held, namespaces, nodes, workloads."""
+"""Rows as they are: pods, their holdings, namespaces, nodes, workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a view is made of: columns with their expressions in each dialect, and the few that differ between them."""
+"""The parts of a view: columns with their expressions in each dialect, and the few differences between dialects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAIRS = {
 
 
 def moment(cluster: str) -> str:
-    """The moment up to which what is open in a cluster is valued, whole seconds. ``cluster`` is an expression."""
+    """The moment for open intervals of a cluster, whole seconds. ``cluster`` is an expression."""
     return (
         "(SELECT MAX(seen.observed_us) / 1000000 FROM evidence seen"
         f" WHERE seen.cluster = {cluster} AND seen.kind <> 'notebooks')"
@@ -40,7 +40,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A view: what it shows, its columns, where they come from, and its whole text in each dialect.
+    """A view: its purpose, its columns, their source, and its whole text in each dialect.
 
     ``pairs(column)`` stands for the pairs of a JSON object as rows ``key, value``, none of an empty text; CAST the value.
     """
@@ -57,7 +57,7 @@ class View(msgspec.Struct, frozen=True):
         return {dialect: self._query(dialect) for dialect in DIALECTS}
 
     def created(self, dialect: str) -> str:
-        """The statement that makes it."""
+        """The statement to create it."""
         return f"CREATE VIEW {self.name} AS\n{self.sql[dialect]}"
 
     def _query(self, dialect: str) -> str:

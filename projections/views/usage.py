@@ -30,11 +30,11 @@ _SEGMENT = (
 
 
 def _with_open(table: str, period: str, width: int) -> str:
-    """Sums of what has ended, and beside them open segments cut at the periods' boundaries by recursion.
+    """Sums of ended segments, and besides them open segments cut at the periods' boundaries by recursion.
 
     A segment with cards of several models counts in each; its CPU and memory, and its time, in the first.
 
-    A pod that already counts in a group by an ended segment is not counted in it again.
+    A pod counted in a group by an ended segment is not counted in it again.
     """
     groups = ", ".join(_DIMENSIONS)
     return f"""WITH RECURSIVE pieces AS (
