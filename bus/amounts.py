@@ -126,9 +126,9 @@ class ContainerResources(
     """One container's share of `PodResources`: resource name to quantity as the API server wrote
     it.
 
-    `requests` is the spec's; `actual` is `status…resources.requests`, `None` where the container's status has no
-    `resources` at all; `allocated` is `allocatedResources` of the same status, of no effect without `actual`.
-    `restartable`: an init container kept as a sidecar.
+    `requests` is the spec's; `actual` is `status…resources.requests`, `None` where the container's
+    status has no `resources` at all; `allocated` is `allocatedResources` of the same status, of no
+    effect without `actual`. `restartable`: an init container that stays as a sidecar.
     """
 
     requests: dict[str, str] = {}
@@ -138,7 +138,7 @@ class ContainerResources(
 
 
 class PodResources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The parts of a pod with an effect on its charge; the `resources` field of `pod.observed`.
+    """Everything of a pod that decides its charge; the `resources` field of `pod.observed`.
 
     `containers` and `init_containers` (`init` in JSON) in the order of the spec; `requests`,
     `actual` and `allocated` are pod-level (`spec.resources.requests`, `status.resources.requests`,

@@ -1,7 +1,7 @@
-"""Holders of each part of each card, second by second: pods, or a claim whose devices no pod holds.
+"""Holders of each part of each card, second by second: pods, or a claim with free devices.
 
-A pure function of claims with their pods. Of one card what is held comes first, then what is reserved by the allocations'
-order, then what may have been held by pods whose end nobody saw; together never more than the card.
+A pure function of claims with their pods. Of one card held parts come first, then reserved ones in the order of
+allocations, then possible holdings of pods with an unobserved end; together never more than the card.
 
 Source: docs/devices.md.
 """
@@ -26,14 +26,14 @@ Taken = tuple[int, int, int]
 
 
 class Occupant(msgspec.Struct, frozen=True):
-    """A claim: its results with the pods that hold them, and all its pods that were bound or have unknown time."""
+    """A claim: its results with their holding pods, and all its pods with a bind or with unknown time."""
 
     claim: Claim
     uses: list[Use]
     pods: list[Span]
 
     def extents(self) -> dict[str, tuple[int, int]]:
-        """Card → the seconds between which it is this claim's, or a pod's by this claim."""
+        """Card → its seconds in this claim, or in a pod by this claim."""
         found: dict[str, tuple[int, int]] = {}
         for use in self.uses:
             bounds = [_allocated(use), *((a, b) for _, a, b in use.pods)]
@@ -44,9 +44,9 @@ class Occupant(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """A part of a card over [``from_s``, ``to_s``). ``part``: the number of the result; ``pod`` "": nobody holds it.
+    """A part of a card over [``from_s``, ``to_s``). ``part``: the number of the result; ``pod`` "": held by no pod.
 
-    ``since_s``: where a reserved interval began of which this is a piece.
+    ``since_s``: the start of the reserved interval around this piece.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 def pieces(occupants: Sequence[Occupant], of: Collection[str]) -> list[Piece]:
-    """What the claims ``of`` have. ``occupants``: they, and all others on their cards at the same time."""
+    """The parts of the claims ``of``. ``occupants``: these, and all others on their cards at the same time."""
     ordered = sorted(occupants, key=lambda one: one.claim.uid)
     numbers = {id(use): number for one in ordered for number, use in enumerate(one.uses)}
     taken: dict[str, list[Taken]] = defaultdict(list)
@@ -97,7 +97,7 @@ def pieces(occupants: Sequence[Occupant], of: Collection[str]) -> list[Piece]:
 
 
 def _by_card(use: Use, milli: int) -> Iterator[tuple[str, int]]:
-    """What of ``milli`` is of which card."""
+    """The part of ``milli`` on each card."""
     cards = use.size.cards
     whole = sum(amount for _, amount in cards)
     for card, amount in cards:
@@ -105,7 +105,7 @@ def _by_card(use: Use, milli: int) -> Iterator[tuple[str, int]]:
 
 
 def _allocated(use: Use) -> tuple[int, int]:
-    """The seconds of an allocation; of a claim that vanished up to the last evidence of it."""
+    """The seconds of an allocation; of a vanished claim up to its last evidence."""
     one = use.given
     ends = [us // SECOND_US for us in (one.end_us, one.evidence_us) if us is not None]
     return one.begin_us // SECOND_US, min(ends, default=OPEN)
@@ -114,14 +114,14 @@ def _allocated(use: Use) -> tuple[int, int]:
 def _reserved(use: Use, pods: Iterable[Span]) -> list[tuple[int, int]]:
     """When no pod holds it, nor may hold it: longer than clocks differ. A pod of less than a second holds in none.
 
-    A pod that was never seen bound may hold it in its unknown time alone.
+    A pod without an observed bind may hold it in its unknown time alone.
     """
     busy = [(a, b) for pod in pods if (a := _first(pod)) < (b := _last(pod))]
     return [(a, b) for a, b in _without(*_allocated(use), busy) if b - a > GRACE_S]
 
 
 def _unknown(use: Use, pods: Iterable[Span]) -> list[tuple[int, int]]:
-    """When a pod may have held it that was not seen to end, and no other holds it."""
+    """The possible holding time of a pod without an observed end, while no other holds it."""
     from_s, to_s = _allocated(use)
     maybe = [
         (max(from_s, pod.end_s), min(to_s, _last(pod)))
@@ -156,7 +156,7 @@ def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _without(from_s: int, to_s: int, taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """[``from_s``, ``to_s``) without what is taken."""
+    """[``from_s``, ``to_s``) without the taken intervals."""
     found = []
     for a, b in union(taken):
         found.append((from_s, min(a, to_s)))
@@ -166,7 +166,7 @@ def _without(from_s: int, to_s: int, taken: Iterable[tuple[int, int]]) -> list[t
 
 
 def left(amount: int, taken: Iterable[Taken], from_s: int, to_s: int) -> list[Taken]:
-    """(from, to, amount) of what others leave of a card."""
+    """(from, to, amount) of a card's rest beside others."""
     beside = [(a, b, n) for a, b, n in taken if a < to_s and from_s < b]
     seconds = {from_s, to_s, *(s for a, b, _ in beside for s in (a, b) if from_s < s < to_s)}
     found: list[Taken] = []
@@ -180,7 +180,7 @@ def left(amount: int, taken: Iterable[Taken], from_s: int, to_s: int) -> list[Ta
 
 
 def _joined(found: Iterable[Piece]) -> list[Piece]:
-    """Pieces that follow each other with equal amounts are one."""
+    """Consecutive pieces with equal amounts are one."""
 
     def same(one: Piece) -> tuple[str, int, str, str, str]:
         return one.use.claim.uid, one.part, one.card, one.kind, one.pod

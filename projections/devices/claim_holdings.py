@@ -1,4 +1,5 @@
-"""The claims around the pods of a ledger: what each pod holds by them, and which pods to look at again when one changes.
+"""The claims around the pods of a ledger: each pod's holdings by them, and the pods to check again when one
+changes.
 
 Source: docs/devices.md.
 """
@@ -21,14 +22,14 @@ from projections.devices.index import ClaimIndex
 from projections.devices.sizes import Size, sized
 from projections.engine.rows import Rows
 
-#: Takes a claim; until when it was seen, and the first complete list after that without it.
+#: Takes a claim; returns the time of its last observation, and of the first complete list after that without it.
 Absent = Callable[[Claim], tuple[int, int | None]]
 #: Takes a pod's uid; when it held, None where it is not known.
 SpanOf = Callable[[str], Span | None]
 
 
 class ClaimHoldings:
-    """What pods hold by claims. ``index`` says who may have which."""
+    """The holdings of pods by claims. ``index`` has the possible claims of each."""
 
     def __init__(self, rows: Rows, index: ClaimIndex, absent: Absent, span_of: SpanOf) -> None:
         self._rows = rows
@@ -37,7 +38,7 @@ class ClaimHoldings:
         self._span_of = span_of
 
     def given(self, pod: Span) -> Given:
-        """What a pod holds by its claims."""
+        """A pod's holdings by its claims."""
         mine = self._claims(pod)
         if not mine and not pod.names:
             return NOTHING_GIVEN
@@ -71,7 +72,7 @@ class ClaimHoldings:
         return Given(timeline, frozenset() if is_unseen else pod.claimed, frozenset(flags))
 
     def occupant(self, claim: Claim) -> Occupant:
-        """A claim with what it was given, and all its pods."""
+        """A claim with its allocation, and all its pods."""
         given = self._given(claim)
         uses = [
             Use(claim, one, result, self._size(claim.cluster, one.begin_us, result), [])
@@ -99,7 +100,7 @@ class ClaimHoldings:
         return mine | self._beside(claim, spans)
 
     def pods_of(self, claim: Claim) -> set[str]:
-        """The pods that name a claim, and the one that it was made for."""
+        """The pods naming a claim, and its owning pod."""
         found = set(self.index.naming(claim.cluster, claim.namespace, claim.name))
         if claim.is_generated and claim.owner:
             found.add(claim.owner.uid)
@@ -111,12 +112,12 @@ class ClaimHoldings:
         return {pod for uid in uids if (claim := self._claim(uid)) for pod in self.of_claim(claim)}
 
     def given_of(self, row: supply_rows.Supply) -> set[str]:
-        """The claims that were given a device, or any of the pool of a set of counters."""
+        """The claims with a device, or with any of the pool of a set of counters."""
         device = row.name if row.kind == supply_rows.DEVICE else ""
         return self.index.given(row.cluster, row.driver, row.pool, device)
 
     def beside(self, pod: Span) -> set[str]:
-        """The other pods that may share what a pod holds: those of its claims, whenever they held."""
+        """The other pods with possible shares of a pod's holdings: those of its claims, at any time."""
         return {
             uid
             for claim in self._claims(pod)
@@ -125,7 +126,7 @@ class ClaimHoldings:
         }
 
     def together(self, uids: Iterable[str], pods: Iterable[Span]) -> set[str]:
-        """Those that held at the same time as one of ``pods``: only they share anything with it."""
+        """The pods with holdings at the same time as one of ``pods``: only they share with it."""
         spans = {uid: span for uid in uids if (span := self._span_of(uid)) is not None}
         return {uid for pod in pods for uid, span in spans.items() if meet(span, pod)}
 
@@ -147,7 +148,7 @@ class ClaimHoldings:
     def _use(
         self, claim: Claim, pod: Span, uses: dict[tuple[str, int, int], Use]
     ) -> tuple[bool, set[str]]:
-        """Add what ``pod`` holds of a claim; whether it holds any of it, and flags."""
+        """Add the holdings of ``pod`` from a claim; returns whether there are any, and flags."""
         found, flags = spans(pod, self._given(claim))
         for given, from_s, to_s in found:
             for number, result in enumerate(given.allocation.results):
@@ -159,14 +160,14 @@ class ClaimHoldings:
         return bool(found), flags
 
     def _given(self, claim: Claim) -> list[Allocated]:
-        # To ask for absence reads lists; a claim that was seen to be given up needs none.
+        # Absence is read from lists; a released claim needs none.
         is_open = isinstance(claim.history[-1][2], Allocation)
         return allocations(claim, self._absent(claim) if is_open else None)
 
     def _share(
         self, claim: Claim, uid: str, pod: Span, uses: dict[tuple[str, int, int], Use]
     ) -> None:
-        """Add what another pod holds of a claim beside ``pod``, if it is its claim."""
+        """Add the holdings of another pod from a claim beside ``pod``, if it is its claim."""
         span = self._span_of(uid)
         if (
             span is not None
@@ -176,7 +177,7 @@ class ClaimHoldings:
             self._use(claim, span, uses)
 
     def _add_rest(self, pod: Span, uses: dict[tuple[str, int, int], Use]) -> None:
-        """Add all that others hold of the devices of which somebody holds what is left."""
+        """Add all other holdings of devices with a shared rest."""
         known = {use.claim.uid for use in uses.values()}
         for use in list(uses.values()):
             if use.size.is_rest:
@@ -188,7 +189,7 @@ class ClaimHoldings:
                         self._share(claim, other, pod, uses)
 
     def _until(self, uids: Iterable[str], second: int) -> Iterator[Claim]:
-        """Those of some claims by which a pod may hold at a second, or later."""
+        """The claims with a possible holding of the pod at a second, or later."""
         for uid in uids:
             self._rows.want(claim_rows.projection, (uid,))
         self._rows.fetch()
@@ -198,7 +199,7 @@ class ClaimHoldings:
                 yield claim
 
     def _beside(self, claim: Claim, pods: Iterable[Span]) -> set[str]:
-        """Pods of other claims that share what this one leaves of a device while one of ``pods`` holds."""
+        """Pods of other claims with a share of this claim's rest of a device while one of ``pods`` holds."""
         pods = [pod for pod in pods if pod.start_s is not None]
         if not pods:
             return set()
@@ -235,7 +236,7 @@ class ClaimHoldings:
 
 
 def _timeline(pod: Span, found: Iterable[Any]) -> list[tuple[int, Amounts]]:
-    """What ``pod`` holds from which second, from its start on."""
+    """The holdings of ``pod`` with their first seconds, from its start on."""
     mine = [one for one in found if one.uid == pod.uid]
     if not mine or pod.start_s is None:
         return []

@@ -1,4 +1,4 @@
-"""The claims of the pods of a folder: what each holds by them, and which runs to derive again when one changes.
+"""The claims of the pods of a folder: each pod's holdings by them, and the runs to derive again when one changes.
 
 Source: docs/devices.md.
 """
@@ -34,7 +34,7 @@ from projections.engine.rows import Rows
 
 
 class ClaimedPods:
-    """What the pods in memory hold by claims."""
+    """The holdings of pods in memory by claims."""
 
     def __init__(self, rows: Rows, pods: Pods, around: Around, lists: ObjectLists) -> None:
         self._rows = rows
@@ -50,7 +50,7 @@ class ClaimedPods:
         self._index.open()
 
     def begin(self, facts: Iterable[tuple[Event, Fact]]) -> None:
-        """Ask at once for what is around the pods and claims that are observed."""
+        """Read at once all rows around the observed pods and claims."""
         pods: set[str] = set()
         names: dict[tuple[str, str], set[str]] = defaultdict(set)
         pools: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -81,7 +81,8 @@ class ClaimedPods:
             self._index.put_pod(pod.cluster, RESERVING, sorted(cards), pod.uid, sequence)
         if claims:
             self._index.put_pod(pod.cluster, pod.namespace, sorted(claims), pod.uid, sequence)
-        # What is reserved depends on more than the run: whose the pod is, and when it said which card KAI gave it.
+        # The reserved part depends on more than the run: the pod's owner, and the time of its report about KAI's
+        # card.
         if pod.cards or claims or before is None or _team(before) != _team(pod):
             self.moved(pod)
 
@@ -163,7 +164,7 @@ class ClaimedPods:
         return found
 
     def changes(self) -> Changes:
-        """Rows, and claims of which they are written anew. The next batch begins."""
+        """Rows, and claims with rewritten rows. The next batch begins."""
         occupied, cards = self._cards.changes()
         uids, rows = self._index.changes()
         deletes: list[tuple[sa.Table, str, list[str]]] = [(claim_devices, "uid", uids)]
@@ -173,7 +174,7 @@ class ClaimedPods:
         return Changes([one for one in (*deletes, *listed.deletes) if one[2]], upserts)
 
     def settle(self) -> None:
-        """Let go of what is stored."""
+        """Drop stored rows."""
         self._lists.settle()
         self._index.settle()
 

@@ -34,7 +34,7 @@ claims = row_table(
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    # The pod that it was made for.
+    # Its owning pod.
     sa.Column("pod_uid", sa.Text),
     sa.Column("team", sa.Text),
     sa.Column("user_name", sa.Text),
@@ -55,7 +55,7 @@ GONE: Literal["gone"] = "gone"
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """All that was observed of one claim, by uid. A value of ``history`` is its allocation, None, or :data:`GONE`."""
+    """All observations of one claim, by uid. A value of ``history`` is its allocation, None, or :data:`GONE`."""
 
     uid: str
     cluster: str
@@ -73,7 +73,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True, gc=False):
-    """One allocation of a claim: [``begin_us``, ``end_us``), None while it goes on.
+    """One allocation of a claim: [``begin_us``, ``end_us``), None while it is open.
 
     ``after_another``: the claim was seen without it before, so its begin is known. ``evidence_us``: until when it is proven,
     where its end is known only from a list without the claim.
@@ -93,9 +93,10 @@ def keys(fact: ResourceClaimState, event: Event) -> tuple[Key]:
 
 
 def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
-    """The claim with one more observation. What was seen before gives the same row.
+    """The claim with one more observation. A repeated observation gives the same row.
 
-    For whom it was made its first version alone says: Kubernetes makes it so, and a tenant may write it later.
+    Only its first version names its owning pod: Kubernetes makes it with this name, and a tenant may write it
+    later.
     """
     version, time_us = fact.resource_version, event.time_us
     row = row or Claim(fact.uid, event.cluster, fact.namespace, fact.name)
@@ -116,11 +117,11 @@ def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
 
 
 def allocations(claim: Claim, absence: tuple[int, int | None] | None = None) -> list[Given]:
-    """Its allocations, oldest first. ``absence``: until when it was seen (microseconds), and the first complete list after
-    that without it.
+    """Its allocations, oldest first. ``absence``: the time of its last observation (microseconds), and of the first
+    complete list after that without it.
 
-    An allocation begins at its stamp or where it was first seen, whichever is earlier, and ends where the claim was first
-    seen without it. What a later version already replaced cannot begin after that version was seen.
+    An allocation begins at its stamp or its first observation, whichever is earlier, and ends at the claim's first
+    observation without it. An allocation replaced by a later version cannot begin after that version's observation.
     """
     times: list[int] = []
     earliest = claim.history[-1][1]

@@ -1,8 +1,8 @@
-"""Which cards a pod holds parts of that Koordinator's rules gave it: its annotation names them.
+"""A pod's cards by Koordinator's rules: its annotation names them.
 
-How much of them it is follows from its requests, divided evenly, as Koordinator gives the same part of each card. The annotation
-can be written by whoever may write pods: it says of which of its node's cards the pod's part is, and changes nothing of how much
-that is. What a claim gives is a row of the claim, and no part of what is divided here.
+Their amount is computed from its requests, divided evenly, as Koordinator gives the same part of each card. Every
+writer of pods may write the annotation: it selects the node's cards for the pod's part, and never changes the
+amount. A claim's allocation is a row of the claim, and no part of this division.
 
 Source: docs/devices.md.
 """
@@ -33,9 +33,9 @@ from projections.devices.shared_cards import (
 from projections.devices.sizes import WHOLE
 from projections.engine.changes import Columns
 
-#: What the cards of a node are called, with the node's name and a card's number behind it.
+#: The name of a node's card, with the node's name and the card's number behind it.
 POOL = "koordinator"
-#: Longest uuid of a card that is kept.
+#: Longest uuid of a card in a row.
 LONGEST_ID = 80
 _MIB = 2**20 * NANO
 
@@ -63,7 +63,7 @@ class DealtCards:
             self._changed.add(pod.uid)
 
     def changes(self) -> tuple[list[str], list[Columns]]:
-        """Uids of which the rows are written anew, and rows."""
+        """Uids with rewritten rows, and rows."""
         changed, self._changed = sorted(self._changed), set()
         found = [row for uid in changed if (row := self._pods.get(uid)) is not None]
         return changed, [columns for row in found for columns in self._held(row)]
@@ -72,7 +72,7 @@ class DealtCards:
         facts, pod = card_facts(row.pod), row.pod
         for segment in row.run.segments:
             sharing = self._around.sharing((pod.cluster, segment.node))
-            # What was said first holds from the start.
+            # The first report counts from the start.
             later = {
                 s
                 for timeline in (facts, sharing)
@@ -99,7 +99,7 @@ def _is_before(second: int, end_s: int | None) -> bool:
 def _parts(
     known: CardFacts, claimed: Collection[str], segment: CardSegment, node: Mapping[str, str]
 ) -> list[tuple[_Given, int, int]]:
-    """Cards with thousandths and MiB; none where the annotation does not fit what the pod requests."""
+    """Cards with thousandths and MiB; none if the annotation does not fit the pod's requests."""
     found = _read(known.texts.get(ALLOCATED, ""))
     by_claim = (name for name in known.requests if name in claimed or name.startswith(IMPLICIT))
     requests = known.requests | dict.fromkeys(by_claim, 0)
@@ -117,7 +117,7 @@ def _parts(
 
 
 def _read(text: str) -> list[_Given]:
-    """The cards that a text names, each once; none where nobody can read it."""
+    """The cards in a text, each once; none for an unreadable one."""
     raw = text.encode()
     try:
         given = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])

@@ -1,6 +1,6 @@
-"""How many devices may a claim, or a template of claims, ask for, until it is seen what it was given? Pure.
+"""The largest number of devices of a claim, or of a template of claims, before its allocation is observed. Pure.
 
-Amounts by resource: ``dra/<class>`` counts devices, ``<vendor>/gpu`` those that are cards or parts of one, ``gpu-memory`` the
+Amounts by resource: ``dra/<class>`` counts devices, ``<vendor>/gpu`` cards and parts of cards, ``gpu-memory`` the
 bytes of device memory.
 
 Source: docs/devices.md ("What counts in quotas").
@@ -21,18 +21,18 @@ from bus.events.devices import (
     DeviceResult,
 )
 
-#: Drivers whose devices are cards.
+#: Drivers with cards as devices.
 GPU_DRIVERS = CARD_DRIVERS
 
-#: Resources of which each is a whole accelerator, and what they are called where no label says it. A template of Ascend
-#: (``910-2c``) is a part of one.
+#: Resources of whole accelerators, and their names without a label. A template of Ascend (``910-2c``) is a part of
+#: one.
 ACCELERATORS = re.compile(
     r"huawei\.com/Ascend[0-9]+([A-Z][0-9]*)?(-[0-9]+)?|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/(i915|xe)"
 )
 
-#: Names of resources that stand for a class: one device of it each.
+#: Resource names for a class: one device of it each.
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
-#: Most devices that a claim can be given, whatever one request of it asks for.
+#: Most devices of one claim, whatever its requests.
 MOST = 32
 #: A journal holds no more (64 bits).
 LARGEST = 2**63 - 1
@@ -40,7 +40,7 @@ DEVICES, MEMORY = "dra/", "gpu-memory"
 
 
 def serving_class(resource: str, serves: Mapping[str, str]) -> str:
-    """The class whose devices serve an extended resource, by ``serves`` or by its implicit name; "" = none is known."""
+    """The class behind an extended resource, by ``serves`` or by its implicit name; "" = unknown."""
     if resource.startswith(IMPLICIT):
         return resource.removeprefix(IMPLICIT)
     return serves.get(resource, "")
@@ -52,40 +52,40 @@ def is_card(resource: str) -> bool:
 
 
 def card_of(driver: str) -> str:
-    """The resource under which the cards of a GPU driver count: ``nvidia.com/gpu`` of ``gpu.nvidia.com``."""
+    """The counting resource for the cards of a GPU driver: ``nvidia.com/gpu`` of ``gpu.nvidia.com``."""
     return f"{driver.removeprefix('gpu.')}/gpu"
 
 
 class Sizes(msgspec.Struct):
-    """What is known of classes and drivers.
+    """The known classes and drivers.
 
-    ``cards``: class to the resource under which its cards count; of other classes only devices count. ``memory``: GPU driver to
-    the bytes of its largest device.
+    ``cards``: class to the counting resource of its cards; of other classes only devices count. ``memory``: GPU
+    driver to the bytes of its largest device.
     """
 
     cards: dict[str, str]
     memory: dict[str, int]
 
     def card(self, name: str) -> str:
-        """The resource under which the cards of a class count; "" = its devices are no cards."""
+        """The counting resource for the cards of a class; "" = its devices are not cards."""
         return self.cards.get(name) or (card_of(name) if name in GPU_DRIVERS else "")
 
     def memory_of(self, name: str) -> int:
-        """The most memory that a device of a class of cards may have, in bytes."""
+        """The largest memory of a device in a class of cards, in bytes."""
         if name in GPU_DRIVERS:
             return self.memory.get(name, 0)
         return max(self.memory.values(), default=0)
 
 
 def card_class(name: str, extended_name: str) -> str:
-    """The resource under which the cards of a class count, as its names say; "" = they do not say it."""
+    """The counting resource for the cards of a class, by its names; "" = unknown."""
     if is_card(extended_name):
         return extended_name
     return card_of(name) if name in GPU_DRIVERS else ""
 
 
 def asked(requests: Iterable[DeviceRequest], sizes: Sizes) -> dict[str, int]:
-    """The most that these requests may be given: of a prioritized list the largest of each key."""
+    """The largest allocation of these requests: of a prioritized list the largest of each key."""
     found: dict[str, int] = {}
     for request in requests:
         largest: dict[str, int] = {}
@@ -102,7 +102,7 @@ def given(
     sizes: Sizes,
     memory_of: Callable[[DeviceResult], int],
 ) -> dict[str, int]:
-    """What an allocation gave. Which entry of a prioritized list it was is not known: the largest counts."""
+    """The amounts of an allocation. The chosen entry of a prioritized list is unknown: the largest counts."""
     results = [one for one in allocation.results if not one.is_admin]
     classes: dict[str, str] = {}
     found: dict[str, int] = {}
@@ -122,7 +122,7 @@ def given(
 
 
 def classes_given(claim_requests: Iterable[DeviceRequest], given: Allocation) -> dict[str, str]:
-    """The classes of which a claim was given cards, and the resource under which these count."""
+    """The classes of a claim's allocated cards, and their counting resources."""
     asks = {one.name: one.asks for one in claim_requests if len(one.asks) == 1}
     return {
         asks[one.request][0].device_class: card_of(one.driver)
@@ -146,7 +146,7 @@ def one_of(ask: DeviceAsk, sizes: Sizes) -> dict[str, int]:
 
 
 def add(total: dict[str, int], amounts: dict[str, int], times: int = 1) -> None:
-    """Add amounts to a total that stays within 64 bits: more is more than any limit."""
+    """Add amounts to a total bounded by 64 bits: a larger sum is above any limit."""
     for key, amount in amounts.items():
         if amount:
             total[key] = min(total.get(key, 0) + amount * times, LARGEST)

@@ -12,7 +12,7 @@ import msgspec
 
 
 class Entry(NamedTuple):
-    """Cards of one model (None: nobody says which), in thousandths, with device memory in MiB."""
+    """Cards of one model (None: unknown), in thousandths, with device memory in MiB."""
 
     model: str | None
     gpu_milli: int

@@ -1,4 +1,4 @@
-"""Cards that KAI shares out: what its pods leave of each is reserved.
+"""Cards shared by KAI: the rest beside its pods is reserved.
 
 A pod in a namespace of its own holds the card for the scheduler; the pods on it, and this one, have the card's group as a label.
 
@@ -44,7 +44,7 @@ class CardGroups:
         self._changed |= {(pod.cluster, name) for name in cards_of(pod)}
 
     def changes(self) -> tuple[list[str], list[Columns]]:
-        """Uids of which the rows are written anew, and rows."""
+        """Uids with rewritten rows, and rows."""
         changed, self._changed = self._changed, set()
         uids: set[str] = set()
         rows: list[Columns] = []

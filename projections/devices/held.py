@@ -24,7 +24,7 @@ Amounts = tuple[tuple[tuple[str | None, int, int], ...], tuple[tuple[str, int], 
 
 
 class Given(NamedTuple):
-    """What a pod holds by claims, from which second; and resources that these claims stand for."""
+    """A pod's holdings by claims, with the first second; and the resources replaced by these claims."""
 
     timeline: list[tuple[int, Amounts]] = []
     claimed: frozenset[str] = frozenset()
@@ -32,11 +32,11 @@ class Given(NamedTuple):
 
 
 class PodCards(Protocol):
-    """What is asked of a pod."""
+    """The inputs from a pod."""
 
     @property
     def cards(self) -> tuple[tuple[str, int, str], ...]:
-        """Its observations that say of cards more than an amount."""
+        """Its observations about cards beyond an amount."""
 
     @property
     def history(self) -> timelines.History:
@@ -44,7 +44,7 @@ class PodCards(Protocol):
 
 
 class Cards(NamedTuple):
-    """What is known around a pod: ``given`` by claims from its start to its end, ``sharing`` of a node over time."""
+    """The inputs from around a pod: ``given`` by claims from its start to its end, ``sharing`` of a node over time."""
 
     given: Callable[[Any, int, int | None], Given]
     sharing: Callable[[str], list[tuple[int, str]]]
@@ -55,7 +55,7 @@ NO_CARDS = Cards(lambda pod, start_s, end_s: NOTHING_GIVEN, lambda node: [])
 
 
 class Held(NamedTuple):
-    """The columns of a segment that say what cards it has, and flags."""
+    """The columns of a segment about cards, and flags."""
 
     gpu_milli: int
     extended: str
@@ -66,9 +66,9 @@ class Held(NamedTuple):
 
 
 def card_facts(pod: PodCards) -> list[tuple[int, str]]:
-    """(second from which it holds, :class:`CardFacts` as JSON), oldest first; "" where an amount says all.
+    """(first second, :class:`CardFacts` as JSON), oldest first; "" if an amount is enough.
 
-    As with amounts, what was observed before the pod had a node holds for no second.
+    As with amounts, observations before the pod had a node count for no second.
     """
     if not pod.cards:
         return []
@@ -91,8 +91,8 @@ def held_cards(
     namespace: str,
     model: str | None,
 ) -> Held:
-    """What a pod holds in one second. ``gpu_milli`` and ``extended`` are charged by its requests alone, ``node`` is what
-    its node says of shared cards, ``model`` the node's.
+    """A pod's holdings in one second. ``gpu_milli`` and ``extended`` are charged by its requests alone, ``node`` is
+    its node's report about shared cards, ``model`` the node's.
     """
     asked = requested(
         gpu_milli,

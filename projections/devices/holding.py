@@ -20,12 +20,12 @@ from projections.devices.sizes import Size
 
 #: Clocks of the servers may differ by so many seconds.
 GRACE_S = 1
-#: An end that has not come.
+#: A future end.
 OPEN = 2**62
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """When a pod held, as far as claims ask: [``start_s``, ``end_s``), None while it is open; never bound: start None."""
+    """A pod's time on a node, for claims: [``start_s``, ``end_s``), None while it is open; never bound: start None."""
 
     uid: str
     cluster: str
@@ -33,9 +33,9 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     start_s: int | None
     end_s: int | None
     names: frozenset[str] = frozenset()
-    #: Resources that come by a claim.
+    #: Resources backed by a claim.
     claimed: frozenset[str] = frozenset()
-    #: Seconds after its end in which it may have held.
+    #: Seconds after its end with possible holdings.
     unknown_s: int = 0
 
 
@@ -48,7 +48,7 @@ def meet(one: Span, other: Span) -> bool:
 
 
 class Use(msgspec.Struct, gc=False):
-    """One result of an allocation, and which pods hold it when."""
+    """One result of an allocation, and its holding pods over time."""
 
     claim: Claim
     given: Given
@@ -58,13 +58,13 @@ class Use(msgspec.Struct, gc=False):
 
     @property
     def order(self) -> tuple[int, str, str, str]:
-        """Who of those that share what is left is first: the first hold, the claim, the request, the share."""
+        """The order among pods with a share of the rest: the first hold, the claim, the request, the share."""
         first = min((start for _, start, _ in self.pods), default=OPEN)
         return (first, self.claim.uid, self.result.request, self.result.share_id)
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """What a pod holds of one result over [``from_s``, ``to_s``)."""
+    """A pod's part of one result over [``from_s``, ``to_s``)."""
 
     uid: str
     from_s: int
@@ -77,13 +77,13 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 def claims_of(
     pod: Span, named: Callable[[str], Iterable[Claim]], own: Iterable[Claim]
 ) -> list[Claim]:
-    """The claims of a pod: those that were made for it, and of each name in its spec the claim that was made for no other pod."""
+    """The claims of a pod: those made for it, and of each name in its spec the claim not made for another pod."""
     found = {
         claim.uid: claim
         for claim in own
         if claim.is_generated and claim.owner and claim.owner.uid == pod.uid
     }
-    # One that was never seen bound may have begun where its unknown time does.
+    # A pod without an observed bind may have begun with its unknown time.
     start_s = pod.end_s if pod.start_s is None and pod.unknown_s else pod.start_s
     for name in sorted(pod.names):
         free = [one for one in named(name) if not one.is_generated]
@@ -99,8 +99,8 @@ def claims_of(
 def spans(pod: Span, given: Sequence[Given]) -> tuple[list[tuple[Given, int, int]], set[str]]:
     """When the pod holds each allocation of a claim of its, and flags.
 
-    From its start to its end, as an allocation precedes the bind and follows the end by moments that have no stamp; but
-    from where it begins, where the claim was seen without it before and it begins later; to where it ends where that
+    From its start to its end, as an allocation precedes the bind and outlasts the end by unstamped moments; but
+    from the allocation's begin, if the claim was observed without it before and it begins later; to its end if that
     is earlier. Clocks may differ by a second.
     """
     if pod.start_s is None:
@@ -127,14 +127,14 @@ def spans(pod: Span, given: Sequence[Given]) -> tuple[list[tuple[Given, int, int
 
 
 def divided(amount: int, pods: Sequence[Span]) -> dict[str, int]:
-    """``amount`` among those that hold it: as even as integers are, the rest one by one by start, then uid."""
+    """``amount`` divided among its holders: as even as integers are, the rest one by one by start, then uid."""
     each, rest = divmod(amount, len(pods))
     order = sorted(pods, key=lambda pod: (pod.start_s or 0, pod.uid))
     return {pod.uid: each + (number < rest) for number, pod in enumerate(order)}
 
 
 def held(uses: Sequence[Use]) -> list[Held]:
-    """What each pod holds of these results. All results on one device are there."""
+    """Each pod's part of these results. All results on one device are there."""
     by_device: dict[tuple[str, str, str], list[Use]] = defaultdict(list)
     for use in uses:
         by_device[use.result.driver, use.result.pool, use.result.device].append(use)

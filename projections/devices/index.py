@@ -33,25 +33,25 @@ _NAMING = sa.select(pod_claims.c.claim, pod_claims.c.uid).where(
     pod_claims.c.namespace == sa.bindparam("namespace"),
     pod_claims.c.claim.in_(sa.bindparam("keys", expanding=True)),
 )
-#: Of pools: what is asked for of one device is soon asked for of the others.
+#: Of pools: one device of a pool is soon followed by the others.
 _GIVEN = sa.select(claim_devices.c.pool, claim_devices.c.device, claim_devices.c.uid).where(
     claim_devices.c.cluster == sa.bindparam("cluster"),
     claim_devices.c.driver == sa.bindparam("driver"),
     claim_devices.c.pool.in_(sa.bindparam("keys", expanding=True)),
 )
 
-#: Keys that one statement asks for.
+#: Keys in one statement.
 _ASKED = 500
 
 
 class ClaimIndex:
-    """Claims by pod, by name and by device; pods by the claims that they name."""
+    """Claims by pod, by name and by device; pods by their named claims."""
 
     def __init__(self, select: Select) -> None:
         self._select = select
-        #: Whether a claim, or a pod that names one, is stored: while none is, nothing is asked of the database.
+        #: Whether a claim, or a pod naming one, is stored: without any, the database is not queried.
         self.is_stored = False
-        #: What is stored, by query, prefix and key: as it was asked in this batch.
+        #: Stored rows, by query, prefix and key: as read in this batch.
         self._stored: dict[tuple[Any, ...], set[str]] = {}
         self._pools: dict[Key, dict[str, set[str]]] = {}
         self._own: dict[str, set[str]] = defaultdict(set)
@@ -70,11 +70,11 @@ class ClaimIndex:
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a claim was seen nor a pod that names one."""
+        """Whether neither a claim nor a pod naming one was observed."""
         return not (self.is_stored or self._named or self._naming)
 
     def prepare(self, pods: Iterable[str], names: Mapping[tuple[str, str], set[str]]) -> set[str]:
-        """Ask at once for what these pods and names, by cluster and namespace, will be asked for; the claims that are found."""
+        """Read at once all rows about these pods and names, by cluster and namespace; returns the found claims."""
         found = self._ask(_OWN, (), sorted(pods))
         for place, of_place in names.items():
             found |= self._ask(_NAMED, place, sorted(of_place))
@@ -82,7 +82,7 @@ class ClaimIndex:
         return found
 
     def prepare_pools(self, pools: Mapping[tuple[str, str], set[str]]) -> set[str]:
-        """Ask at once which claims were given a device of these pools, by cluster and driver; the claims that are found."""
+        """Read at once the claims with a device of these pools, by cluster and driver; returns the found claims."""
         found: set[str] = set()
         for place, names in pools.items():
             keys = sorted(name for name in names if (*place, name) not in self._pools)
@@ -118,7 +118,7 @@ class ClaimIndex:
             self._naming_added.append((cluster, namespace, name, uid, sequence))
 
     def own(self, pod_uid: str) -> set[str]:
-        """The claims that were made for a pod."""
+        """The claims made for a pod."""
         return self._found(_OWN, (), pod_uid) | self._own.get(pod_uid, set())
 
     def named(self, cluster: str, namespace: str, name: str) -> set[str]:
@@ -127,12 +127,12 @@ class ClaimIndex:
         return stored | self._named.get((cluster, namespace, name), set())
 
     def naming(self, cluster: str, namespace: str, name: str) -> set[str]:
-        """The pods that name a claim."""
+        """The pods naming a claim."""
         stored = self._found(_NAMING, (cluster, namespace), name)
         return stored | self._naming.get((cluster, namespace, name), set())
 
     def given(self, cluster: str, driver: str, pool: str, device: str = "") -> set[str]:
-        """The claims that were given a device, or any of a pool."""
+        """The claims with a device, or with any of a pool."""
         key = (cluster, driver, pool)
         if key not in self._pools and self.is_stored:
             self.prepare_pools({(cluster, driver): {pool}})
@@ -142,11 +142,11 @@ class ClaimIndex:
         return found
 
     def changed(self) -> set[str]:
-        """The claims that this batch changed."""
+        """The claims changed in this batch."""
         return set(self._changed)
 
     def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
-        """Claims whose devices are written anew, and rows of the tables. The next batch begins."""
+        """Claims with rewritten devices, and rows of the tables. The next batch begins."""
         changed, self._changed = self._changed, {}
         added, self._naming_added = self._naming_added, []
         devices = [row for rows in changed.values() for row in rows]

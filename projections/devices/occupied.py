@@ -1,6 +1,6 @@
-"""Rows of cards to rewrite, once for each batch: the parts that pods hold and claims reserve.
+"""Rows of cards to rewrite, once for each batch: the parts held by pods and reserved by claims.
 
-A claim's rows follow from the claim, its pods, and the claims that have the same cards at the same time.
+A claim's rows are computed from the claim, its pods, and the claims with the same cards at the same time.
 
 Source: docs/devices.md.
 """
@@ -30,7 +30,7 @@ from projections.engine.changes import Columns
 from projections.engine.contract import Key
 from projections.engine.rows import Rows
 
-#: Keys that one statement asks for.
+#: Keys in one statement.
 _ASKED = 500
 
 #: (first second, last second) by card, with its cluster
@@ -57,7 +57,7 @@ _OF_NAMESPACE = sa.select(
 
 
 class OccupiedCards:
-    """The rows of cards of a folder. Whatever changes is noted, and :meth:`changes` writes what follows."""
+    """The rows of cards of a folder. Changes are noted, and :meth:`changes` writes their results."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class OccupiedCards:
         self._dealt = DealtCards(pods, around)
         self._claims: set[str] = set()
         self._moved: set[str] = set()
-        #: (query, cluster) → name → the second from which something changed.
+        #: (query, cluster) → name → the first second of a change.
         self._relabelled: dict[tuple[Any, ...], dict[str, int]] = defaultdict(dict)
 
     def claims_changed(self, uids: Iterable[str]) -> None:
-        """These claims, or what is known of their devices, changed."""
+        """These claims, or the data about their devices, changed."""
         self._claims.update(uids)
 
     def pod_changed(self, uid: str) -> None:
@@ -92,7 +92,7 @@ class OccupiedCards:
         self._relabel(_ON_NODE, key, since)
 
     def namespace_changed(self, key: Key, since: int) -> None:
-        """Whom a namespace names changed."""
+        """A namespace's owners changed."""
         self._relabel(_OF_NAMESPACE, key, since)
 
     def _relabel(self, query: sa.Select[Any], key: Key, since: int) -> None:
@@ -101,7 +101,7 @@ class OccupiedCards:
         names[name] = min(names.get(name, since), since)
 
     def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
-        """Uids of which the rows are written anew, and rows. The next batch begins."""
+        """Uids with rewritten rows, and rows. The next batch begins."""
         changed = self._changed()
         uids, rows = self.groups.changes()
         dealt, more = self._dealt.changes()
@@ -116,7 +116,7 @@ class OccupiedCards:
         beside = self._beside(windows) - changed
         self._add(beside, occupants)
         written = changed | beside
-        # Of a claim beside them only what is in their windows: it may have had the card with very many others.
+        # Of a neighboring claim only the part in their windows: it may have shared the card with very many others.
         parts: dict[str, list[Columns]] = defaultdict(list)
         for row in self._segments_of(beside):
             parts[row[0]] += outside(row, windows)
@@ -139,7 +139,7 @@ class OccupiedCards:
         return sorted({*uids, *written}), upserts
 
     def _changed(self) -> set[str]:
-        """The claims that were noted, and those of pods, nodes and namespaces that were."""
+        """The noted claims, and those of noted pods, nodes and namespaces."""
         found, self._claims = self._claims, set()
         moved, self._moved = self._moved, set()
         relabelled, self._relabelled = self._relabelled, defaultdict(dict)
@@ -158,12 +158,12 @@ class OccupiedCards:
         self._rows.fetch()
         for claim in [one for uid in sorted(found) if (one := self._claim(uid)) is not None]:
             if not claim.is_generated:
-                # Which of several of one name is a pod's depends on all of them.
+                # The choice among several claims of one name depends on all of them.
                 found |= self._index.named(claim.cluster, claim.namespace, claim.name)
         return {uid for uid in found if self._claim(uid) is not None}
 
     def _had(self, query: sa.Select[Any], cluster: str, names: dict[str, int]) -> set[str]:
-        """The claims that had a card of one of these nodes or namespaces after the second of it."""
+        """The claims with a card of one of these nodes or namespaces after its second."""
         found: set[str] = set()
         for start in range(0, len(names), _ASKED):
             part = sorted(names)[start : start + _ASKED]
@@ -192,7 +192,7 @@ class OccupiedCards:
             self._index.prepare(uids, names)
 
     def _add(self, uids: Iterable[str], occupants: dict[str, Occupant]) -> None:
-        """The claims of ``uids`` with their pods; all that they ask for is read at once."""
+        """The claims of ``uids`` with their pods; all their inputs are read at once."""
         new = sorted(set(uids) - occupants.keys())
         names: dict[tuple[str, str], set[str]] = defaultdict(set)
         for uid in new:
@@ -211,7 +211,7 @@ class OccupiedCards:
             occupants[claim.uid] = self._holdings.occupant(claim)
 
     def _stored(self, uids: Iterable[str]) -> dict[str, Extents]:
-        """Uid → when which card was the claim's, as it is stored."""
+        """Uid → the claim's stored times on each card."""
         keys: Sequence[Key] = [(uid,) for uid in sorted(uids)]
         found: dict[str, Extents] = defaultdict(dict)
         if not keys:
@@ -226,7 +226,7 @@ class OccupiedCards:
         return self._rows.reader.rows(card_segments, keys) if keys else []
 
     def _beside(self, windows: Windows) -> set[str]:
-        """The claims that are stored with one of these cards at one of these times."""
+        """The stored claims with one of these cards at one of these times."""
         found: set[str] = set()
         by_cluster: dict[str, list[str]] = defaultdict(list)
         for cluster, card in sorted(windows):
@@ -274,7 +274,7 @@ class OccupiedCards:
         return found
 
     def _team_of_owner(self, claim: Claim) -> str:
-        """The team that the pod names for which a claim was made; "" for none."""
+        """The team of a claim's owning pod; "" for none."""
         row = self._pods.get(claim.owner.uid) if claim.is_generated and claim.owner else None
         return (row.pod.history[-1][2][4] or "") if row is not None else ""
 
@@ -282,7 +282,7 @@ class OccupiedCards:
         return self._around.models((cluster, node)) if node else []
 
     def _sequence(self, of: Occupant) -> int:
-        """The last event that changed the claim, or the segments of a pod of it."""
+        """The last event with a change of the claim, or of the segments of its pods."""
         rows = [row for pod in of.pods if (row := self._pods.get(pod.uid)) is not None]
         return max([of.claim.sequence, *(row.run_sequence for row in rows if row.run.segments)])
 
@@ -292,7 +292,7 @@ class OccupiedCards:
 
 
 def _windows(extents: Iterable[Extents]) -> Windows:
-    """When which card was, or is, one of the claims of which these are the extents."""
+    """The times of each card in one of the claims with these extents."""
     found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for one in extents:
         for key, (begin_s, end_s) in one.items():

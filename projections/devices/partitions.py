@@ -1,6 +1,7 @@
-"""How much of its card is a partition: a MIG profile, or one of the equal parts that AMD's compute modes make.
+"""The part of its card in a partition: a MIG profile, or one of the equal parts of AMD's compute modes.
 
-The one place that sizes partitions: labels of nodes, resources of device plugins, devices of claims and supply ask here.
+The one place with sizes of partitions: used for labels of nodes, resources of device plugins, devices of claims and
+supply.
 
 Source: docs/devices.md; NVIDIA, Multi-Instance GPU User Guide (supported GPUs, profiles, memory slices); NVIDIA/mig-parted,
 deployments/systemd/config-default.yaml; AMD, compute partition modes.
@@ -17,16 +18,17 @@ from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.devices import Device
 
-#: Prefix of the resources by which a device plugin offers partitions, one resource for each profile.
+#: Prefix of a device plugin's resources for partitions, one resource for each profile.
 MIG_RESOURCE = "nvidia.com/mig-"
 
-#: ``1g.5gb``; ``1c.3g.20gb``: one of three compute instances; what follows a separator are media engines and the like.
+#: ``1g.5gb``; ``1c.3g.20gb``: one of three compute instances; parts after a separator are media engines and the
+#: like.
 _PROFILE = re.compile(r"(?:([0-9]{1,2})c\.)?([0-9]{1,2})g\.([0-9]{1,4})gb(?:[.+-].*)?")
 #: In a product's name.
 _CARD_GB = re.compile(r"(?<![0-9])([0-9]{1,4}) ?GB(?![0-9a-z])", re.IGNORECASE)
 #: Its name has the memory of the processor beside the card.
 _WITH_PROCESSOR = re.compile(r"\bGH200\b", re.IGNORECASE)
-#: GB of cards whose product name has no memory, by the profile of the whole card; the first match counts.
+#: GB of cards without memory in their product name, by the profile of the whole card; the first match counts.
 _KNOWN_GB = tuple(
     (re.compile(rf"(?<![0-9a-z]){name}(?![0-9a-z])".replace(" ", "[ -]"), re.IGNORECASE), gb)
     for name, gb in (
@@ -47,7 +49,7 @@ _MIB = 2**20 * NANO
 
 @lru_cache(maxsize=1_024)
 def mig_part(profile: str, product: str, card_mib: int = 0) -> Fraction | None:
-    """The part of a card that a MIG profile is; None where the text is no profile.
+    """The part of a card in a MIG profile; None for another text.
 
     Eighths of the card's memory: as the ``product`` names it, else ``card_mib``; of an unknown memory the share of compute.
     """
@@ -65,27 +67,27 @@ def mig_part(profile: str, product: str, card_mib: int = 0) -> Fraction | None:
 
 
 def mig_profile(product: str) -> str:
-    """The profile in the product's name of a node of which every card is divided alike; "" for none."""
+    """The profile in the product's name of a node with equally divided cards; "" for none."""
     found = _MIG_SUFFIX.split(product, maxsplit=1)
     return found[1] if len(found) > 1 else ""
 
 
 def _memory_gb(product: str) -> int:
-    """The memory of the card that a product's name stands for; 0 where it is unknown."""
+    """The memory of the card with a product's name; 0 if unknown."""
     name = _MIG_SUFFIX.split(product, maxsplit=1)[0]
     found = None if _WITH_PROCESSOR.search(name) else _CARD_GB.search(name)
     return int(found[1]) if found else next((gb for card, gb in _KNOWN_GB if card.search(name)), 0)
 
 
 def amd_parts(mode: str) -> int:
-    """Into how many equal parts a compute mode divides a card; 1 for a mode that is not known."""
+    """The number of equal parts of a card in a compute mode; 1 for an unknown mode."""
     return _AMD_MODES.get(re.split("[^A-Z]", mode.upper(), maxsplit=1)[0], 1)
 
 
 def parent_card(device: Device, devices: Iterable[Device]) -> tuple[str, int]:
-    """The card of which a device of a slice is a fixed partition, and its MiB of memory where it is known.
+    """The card of a fixed partition in a slice, and its MiB of memory if known.
 
-    The card is a device beside it, else it is called by its uuid. A device that is no fixed partition is its own card.
+    The card is a device beside it, else it is called by its uuid. A device without fixed partition is its own card.
     """
     uuid = device.attributes.get("parentUUID", "")
     if not uuid or not is_fixed(device):
@@ -97,12 +99,12 @@ def parent_card(device: Device, devices: Iterable[Device]) -> tuple[str, int]:
 
 
 def is_fixed(device: Device) -> bool:
-    """Whether it is a partition that was made before claims ask for it: it takes no shared counters."""
+    """Whether it is a partition made before any claim: it takes no shared counters."""
     return not device.consumes and fixed_part(device) is not None
 
 
 def fixed_part(device: Device, card_mib: int = 0) -> Fraction | None:
-    """The part of its card that the profile of a device says; None where it has no profile."""
+    """The part of its card by a device's profile; None without a profile."""
     profile = device.attributes.get("profile", "")
     return (
         mig_part(profile, device.attributes.get("productName", ""), card_mib) if profile else None

@@ -1,4 +1,4 @@
-"""How many cards does a node's device plugin offer, of which vendor?
+"""The cards offered by a node's device plugin, by vendor.
 
 Source: docs/devices.md.
 """
@@ -29,7 +29,7 @@ def vendor(domain: str) -> str:
 
 
 def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str, int]:
-    """Vendor to milli-cards. ``node`` is what the node says of shared cards."""
+    """Vendor to milli-cards. ``node`` is the node's report about shared cards."""
     found: dict[str, int] = {}
     cards = max(
         sum(1 for _ in registered(node.get(name, ""))) for name in (HAMI_NODE, VOLCANO_NODE)

@@ -1,4 +1,4 @@
-"""Cards that a pod holds by its requests, given by its node's device plugin or by a system of shared cards.
+"""A pod's cards by its requests, from its node's device plugin or from a system of shared cards.
 
 Source: docs/devices.md.
 """
@@ -33,7 +33,8 @@ from projections.devices.sizes import WHOLE
 
 
 class CardFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What one observation of a pod says of cards beside an amount: texts, and how many it requests of which resource.
+    """The report about cards in one observation of a pod, beyond an amount: texts, and its requested number of each
+    resource.
 
     ``slots``: its containers in the order of the annotations of HAMi and Volcano (:func:`projections.devices.shared_cards.shared`).
     """
@@ -44,7 +45,7 @@ class CardFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Requested(msgspec.Struct, frozen=True, gc=False):
-    """Cards by request: ``gpu_milli`` are of the node's model; ``extended`` is what is left of other resources."""
+    """Cards by request: ``gpu_milli`` are of the node's model; ``extended`` is the rest of other resources."""
 
     gpu_milli: int
     extended: dict[str, int]
@@ -52,7 +53,7 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     is_size_unseen: bool = False
 
 
-#: A name without which an amount of cards is one of ``nvidia.com/gpu``, or in hundredths.
+#: Without this name, an amount of cards counts ``nvidia.com/gpu``, or hundredths.
 _AMD = f'"{AMD}"'.encode()
 _decode = msgspec.json.Decoder(PodResources).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -72,7 +73,7 @@ def facts_of(fact: PodState, amounts: Amounts) -> str:
 
 
 def observed_cards(fact: PodState) -> str:
-    """:func:`facts_of` an observation alone; "" for resources that cannot be read."""
+    """:func:`facts_of` an observation alone; "" for unreadable resources."""
     try:
         return facts_of(fact, charged_bytes(bytes(fact.resources)))
     except MalformedJsonError:
@@ -106,9 +107,9 @@ def requested(
     node: Mapping[str, str],
     namespace: str,
 ) -> Requested:
-    """What is held by request of what was charged: ``gpu_milli`` and ``extended`` by the names alone.
+    """The holdings by request within the charge: ``gpu_milli`` and ``extended`` by the names alone.
 
-    ``claimed`` are the resources that a claim gives, which was seen; ``node`` what the node says of shared cards.
+    ``claimed`` are the resources of an observed claim; ``node`` the node's report about shared cards.
     """
     if facts is None:
         count = gpu_milli // WHOLE

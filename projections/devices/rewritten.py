@@ -1,4 +1,4 @@
-"""Rows of cards of a claim of which only a part is written anew: where other claims changed beside it.
+"""Partly rewritten rows of a claim's cards: where other claims changed beside it.
 
 Source: docs/devices.md.
 """
@@ -32,7 +32,7 @@ def inside(piece: Piece, windows: Windows) -> Iterator[Piece]:
 
 
 def outside(row: Columns, windows: Windows) -> Iterator[Columns]:
-    """The parts of a stored row that are in none of ``windows``."""
+    """The parts of a stored row outside all of ``windows``."""
     from_s, to_s = row[_FROM], OPEN if row[_TO] is None else row[_TO]
     for a, b in windows.get((row[_CLUSTER], row[_CARD]), ()):
         if from_s < min(a, to_s):
@@ -43,7 +43,7 @@ def outside(row: Columns, windows: Windows) -> Iterator[Columns]:
 
 
 def joined(rows: Iterable[Columns], sequence: int) -> Iterator[Columns]:
-    """Rows of one claim: those that follow each other and say the same are one."""
+    """Rows of one claim: consecutive equal ones are one."""
 
     def spanned(row: Columns) -> tuple[Any, ...]:
         since_s = None if row[_KIND] == HELD else row[_SINCE]

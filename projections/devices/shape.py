@@ -1,4 +1,4 @@
-"""The tables of claims: pods that name a claim, devices of a claim, and holders of each part of a card.
+"""The tables of claims: pods naming a claim, devices of a claim, and holders of each part of a card.
 
 Source: docs/devices.md.
 """
@@ -39,7 +39,7 @@ claim_lists = row_table(
 )
 
 
-#: When each claim may have a card: what is asked to find those that it shares the card with.
+#: The possible time of each claim on a card: read to find the claims with the same card.
 claim_cards = row_table(
     "claim_cards",
     # The claim's.
@@ -54,18 +54,18 @@ claim_cards = row_table(
 
 card_segments = row_table(
     "card_segments",
-    # The claim's; of a card that KAI shares out, that of the pod that reserves it.
+    # The claim's; of a card shared by KAI, the reserving pod's.
     sa.Column("uid", sa.Text, primary_key=True),
     # The number of the result of its allocations.
     sa.Column("part", sa.Integer, primary_key=True),
     sa.Column("card", sa.Text, primary_key=True),
     # "held", "reserved" or "unknown".
     sa.Column("kind", sa.Text, primary_key=True),
-    # Who holds it; empty for nobody.
+    # Its holder; empty without one.
     sa.Column("pod_uid", sa.Text, primary_key=True),
     sa.Column("start_s", Integer, primary_key=True),
     sa.Column("end_s", Integer),
-    # Where a reserved interval began of which this is a piece.
+    # The start of the reserved interval around this piece.
     sa.Column("since_s", Integer, nullable=False),
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
@@ -73,7 +73,7 @@ card_segments = row_table(
     sa.Column("device", sa.Text, nullable=False),
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("model", sa.Text),
-    # Of what is reserved; a pod's is in its own segments.
+    # Of the reserved part; a pod's is in its own segments.
     sa.Column("team", sa.Text, nullable=False),
     sa.Column("gpu_milli", Integer, nullable=False),
     sa.Column("gpu_memory_mib", Integer, nullable=False),

@@ -1,9 +1,9 @@
-"""What a pod holds of cards that systems beside Kubernetes share out, and of other vendors' accelerators.
+"""A pod's holdings of cards shared by systems beside Kubernetes, and of other vendors' accelerators.
 
-Each of them says in its own way which pod has which part: HAMi and Volcano by an annotation for each device, KAI by a
-fraction, device plugins by labels of the node. Parts are rounded down, one by one; where the size of a card is not
-known, by the cores that were asked for, else a whole one, flag ``size_unseen``; KAI's ``gpu-memory`` and ``nvidia.com/gpu.shared``
-then count none.
+Each system reports a pod's part in its own way: HAMi and Volcano by an annotation for each device, KAI by a
+fraction, device plugins by labels of the node. Parts are rounded down, one by one; without the size of a card, by
+the requested cores, else a whole one, flag ``size_unseen``; KAI's ``gpu-memory`` and ``nvidia.com/gpu.shared`` then
+count none.
 
 Source: docs/devices.md.
 """
@@ -26,16 +26,16 @@ from projections.devices.sizes import WHOLE
 HAMI, HAMI_NODE = "hami.io/vgpu-devices-allocated", "hami.io/node-nvidia-register"
 VOLCANO, VOLCANO_NODE = "volcano.sh/vgpu-ids-new", "volcano.sh/node-vgpu-register"
 FRACTION, MEMORY, DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
-#: Where KAI keeps the pods that hold the cards it shares out.
+#: KAI's namespace of the pods with its shared cards.
 RESERVING = "kai-resource-reservation"
 CARD_MEMORY, STRATEGY, REPLICAS = "nvidia.com/gpu.memory", "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas"  # fmt: skip
 GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
 GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 AMD, AMD_MODES = "amd.com/gpu", ("amd.com/compute-memory-partition", "amd.com/compute-partition")
-#: Which cards a node has whose partitions have a name, as :mod:`projections.nodes` writes it.
+#: A node's cards with named partitions, as :mod:`projections.nodes` writes it.
 PRODUCT = "nvidia.com/gpu.product"
-#: By Koordinator: cards of which a pod has parts, and memory of them. Of a node: that of one card in MiB, as
-#: :mod:`projections.nodes` writes it.
+#: By Koordinator: cards in parts, and their memory. Of a node: one card's in MiB, as :mod:`projections.nodes`
+#: writes it.
 KOORDINATOR_SHARED = "koordinator.sh/gpu.shared"
 KOORDINATOR_MEMORY = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
 KOORDINATOR_CARD = KOORDINATOR_MEMORY[0]
@@ -43,7 +43,7 @@ _MIB = 2**20
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """Cards of one model, in thousandths, with device memory in MiB. ``model`` None: the node's label says it."""
+    """Cards of one model, in thousandths, with device memory in MiB. ``model`` None: from the node's label."""
 
     gpu_milli: int
     gpu_memory_mib: int = 0
@@ -59,13 +59,13 @@ MOST_CARDS, MOST_MIB = 2**20, 2**24
 
 
 def times(part: Part, count: int) -> Part:
-    """So many cards that are alike; at most :data:`MOST_CARDS`."""
+    """That many equal cards; at most :data:`MOST_CARDS`."""
     count = min(count, MOST_CARDS)
     return Part(part.gpu_milli * count, part.gpu_memory_mib * count, part.model)
 
 
 class Parts(msgspec.Struct, frozen=True, gc=False):
-    """What a pod holds of shared cards: ``replaced`` are the resources that are not counted beside it."""
+    """A pod's holdings of shared cards: ``replaced`` are the resources not counted beside them."""
 
     parts: tuple[Part, ...] = ()
     replaced: frozenset[str] = frozenset()
@@ -80,7 +80,8 @@ def shared(
     is_reserving: bool = False,
     slots: str = "",
 ) -> Parts:
-    """What a pod with these ``requests`` (resource → count) and ``texts`` holds on a node with the texts ``node``.
+    """The holdings of a pod with these ``requests`` (resource → count) and ``texts`` on a node with the texts
+    ``node``.
 
     ``slots``: its containers in the annotation's order, :data:`INIT` for a plain init container; "" for a pod without these.
     """
@@ -103,7 +104,7 @@ def shared(
 
 
 def virtual(prefix: str) -> tuple[str, str, str]:
-    """The resources by which a system asks for a part: memory, percent of it, cores."""
+    """A system's resources for a part: memory, percent of it, cores."""
     if prefix == "nvidia.com/gpu":
         return "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
     return f"{prefix}memory", f"{prefix}memory-percentage", f"{prefix}cores"
@@ -176,7 +177,7 @@ _named = msgspec.json.Decoder(dict[str, tuple[int, str]]).decode
 
 @lru_cache(maxsize=256)
 def counted(text: str) -> Mapping[str, tuple[int, str]]:
-    """What an installation counts as cards: resource to milli-cards and model. What Bursar would not have written says nothing."""
+    """An installation's own cards: resource to milli-cards and model. Any text not written by Bursar is ignored."""
     try:
         found = _named(text) if text else {}
     except (msgspec.DecodeError, UnicodeDecodeError, UnicodeEncodeError, RecursionError):
@@ -191,7 +192,7 @@ def counted(text: str) -> Mapping[str, tuple[int, str]]:
 def _sliced(
     requests: Mapping[str, int], node: Mapping[str, str], named: Mapping[str, tuple[int, str]]
 ) -> Parts:
-    """Cards that the device plugin shows several times, accelerators of other vendors, and what is ``named`` as cards."""
+    """Cards listed several times by the device plugin, accelerators of other vendors, and resources ``named`` as cards."""
     parts: list[Part] = []
     replaced: set[str] = set()
     is_size_unseen = False
@@ -230,14 +231,14 @@ def _replicas(node: Mapping[str, str]) -> int:
 
 
 def _partition(node: Mapping[str, str]) -> Fraction:
-    """What ``nvidia.com/gpu`` is of a card on a node whose cards are divided alike, before replicas."""
+    """The part of a card in ``nvidia.com/gpu`` on a node with equally divided cards, before replicas."""
     product = node.get(PRODUCT, "")
     profile = node.get(GKE_PARTITION) or mig_profile(product)
     return (mig_part(profile, product) if profile else None) or Fraction(1)
 
 
 def _named_partition(name: str, node: Mapping[str, str]) -> Fraction | None:
-    """What a resource with the name of a profile is of a card; None where the name has no profile."""
+    """The part of a card in a resource with the name of a profile; None without a profile in the name."""
     part = mig_part(
         name.removeprefix(MIG_RESOURCE).removesuffix(".shared"), node.get(PRODUCT, ""), _label(node)
     )
@@ -250,7 +251,9 @@ def _amd_parts(node: Mapping[str, str]) -> int:
 
 
 def memory_part(requests: Mapping[str, int], node: Mapping[str, str]) -> Part | None:
-    """The cards of a pod that requests memory of them alone, by Koordinator's rules; None where it requests more, or none."""
+    """The cards of a pod with a request for their memory alone, by Koordinator's rules; None for further requests,
+    or none.
+    """
     memory = max(requests.get(name, 0) for name in KOORDINATOR_MEMORY)
     if not memory or card_milli(requests):
         return None

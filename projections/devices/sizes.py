@@ -1,4 +1,4 @@
-"""How much of which card does a claim hold that was given a device?
+"""The size of each claim's part of its cards.
 
 Source: docs/devices.md.
 """
@@ -18,21 +18,21 @@ from projections.devices.demand import GPU_DRIVERS
 from projections.devices.partitions import fixed_part
 from projections.devices.supply import COUNTERS, DEVICE, Supplied
 
-#: The counter, or capacity, by which a part of a card is measured.
+#: The counter, or capacity, for the size of a card's part.
 SIZE = "memory"
 SHARES = "shares"
 WHOLE = 1_000
 _MIB = 2**20 * NANO
 
-#: Takes kind and name of a row of the result's pool; what was known of it when the result was given.
+#: Takes kind and name of a row of the result's pool; returns its known state at the result's allocation.
 Known = Callable[[str, str], Supplied | None]
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
-    """How much one result is: milli-cards and MiB of device memory.
+    """The size of one result: milli-cards and MiB of device memory.
 
-    ``cards``: what it takes of each card. ``is_rest``: it shares evenly with others of its kind what these leave of it.
-    ``model`` None: the node's label says it. ``extended``: a device of another kind, counted under its driver's name.
+    ``cards``: its part of each card. ``is_rest``: it shares the rest of it evenly with others of its kind.
+    ``model`` None: from the node's label. ``extended``: a device of another kind, counted under its driver's name.
     """
 
     gpu_milli: int = 0
@@ -46,9 +46,9 @@ class Size(msgspec.Struct, frozen=True, gc=False):
 
 
 def sized(result: DeviceResult, known: Known) -> Size:
-    """The size of ``result``: what it was when it was given, as long as the claim has it.
+    """The size of ``result``: its size at the allocation, as long as the claim has it.
 
-    Rounded down once, so that the parts of a card never pass 1,000.
+    Rounded down once: the parts of a card never pass 1,000.
     """
     if result.is_admin:
         return Size()
@@ -88,14 +88,14 @@ def sized(result: DeviceResult, known: Known) -> Size:
 
 
 def _part(taken: Mapping[str, str], totals: Mapping[str, str]) -> Fraction:
-    """What a device takes of a set of counters: of the one that measures size, where there is none the mean over all."""
+    """A device's part of a set of counters: of the counter for size, without it the mean over all."""
     if SIZE in totals:
         return _ratio(taken.get(SIZE), totals[SIZE]) or Fraction(0)
     return _mean(taken, totals)
 
 
 def _share(result: DeviceResult, device: Device) -> Fraction:
-    """What a share takes of its device; all of it where the device is not shared."""
+    """A share's part of its device; all of an unshared device."""
     if not device.is_shared:
         return Fraction(1)
     for size in (SHARES, SIZE):

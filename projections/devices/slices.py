@@ -31,12 +31,12 @@ slices = row_table(
 
 #: How its lists call it.
 KIND = "ResourceSlice"
-#: In the place of what it offers: the slice was deleted.
+#: Instead of an offer: the slice was deleted.
 GONE: Literal["gone"] = "gone"
 
 
 class Card(msgspec.Struct, frozen=True, array_like=True):
-    """A card: a device without counters, or the set of counters that partitions of it take."""
+    """A card: a device without counters, or the set of counters of its partitions."""
 
     name: str
     node: str = ""
@@ -51,7 +51,7 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """All that was observed of one slice, by uid."""
+    """All observations of one slice, by uid."""
 
     uid: str
     cluster: str
@@ -75,7 +75,7 @@ def fold(row: Slice | None, fact: ResourceSliceState, event: Event) -> Slice:
     history = added(row.history, fact.resource_version, event.time_us, value)
     if history == row.history:
         return row
-    # A slice's driver and pool never change; where a writer broke that, arrival must not choose.
+    # A slice's driver and pool never change; after a writer's violation, arrival must not choose.
     driver, pool = max((row.driver, row.pool), (fact.driver, fact.pool))
     return Slice(row.uid, row.cluster, driver, pool, history, event.sequence)
 

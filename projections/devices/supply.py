@@ -1,7 +1,7 @@
-"""Devices as observed: the cards that they are parts of, and the counters that they share.
+"""Devices as observed: their cards, and their shared counters.
 
-One row for each device and one for each set of counters, with every observation: what a claim was given keeps the size that
-it had.
+One row for each device and one for each set of counters, with every observation: a claim's allocation keeps its
+size.
 
 Source: docs/devices.md.
 """
@@ -43,13 +43,13 @@ class Supplied(msgspec.Struct, frozen=True, array_like=True):
     node: str = ""
     device: Device | None = None
     counters: dict[str, str] = {}
-    #: Of a fixed partition: its card, and that card's MiB of memory where it is known.
+    #: Of a fixed partition: its card, and that card's MiB of memory if known.
     card: str = ""
     card_mib: int = 0
 
 
 class Supply(msgspec.Struct, frozen=True):
-    """A device or a set of counters of a pool, over all slices that had it."""
+    """A device or a set of counters of a pool, over all slices with it."""
 
     cluster: str
     driver: str
@@ -60,7 +60,7 @@ class Supply(msgspec.Struct, frozen=True):
     sequence: int = 0
 
     def at(self, us: int) -> Supplied | None:
-        """What was seen last at or before a moment, else first after it."""
+        """The last observation at or before a moment, else the first after it."""
         found: Supplied | None = None
         for _, time_us, value in self.history:
             if time_us <= us or found is None:
@@ -69,7 +69,7 @@ class Supply(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one slice says of one row."""
+    """The content of one slice for one row."""
 
     driver: str
     pool: str

@@ -19,9 +19,9 @@ from projections.lists.parts import Part
 
 Select = Callable[..., list[tuple[Any, ...]]]
 
-#: A part, and the uids [from, until) for which it counts; "" is no upper end.
+#: A part, and its uids [from, until) with an effect; "" is no upper end.
 Stretch = tuple[Part, str, str]
-#: The times of the list that had an object, and of the one that lacked it.
+#: The times of the list with an object, and of the one without it.
 Departure = tuple[int, int]
 
 #: Uids of one query.
@@ -96,7 +96,7 @@ def _departures(uid: str, parts: list[Part | None]) -> set[Departure]:
 
 
 class Departures:
-    """The rows of departures, stored ones and those of this batch."""
+    """The rows of departures, stored and new ones."""
 
     def __init__(self, select: Select, table: sa.Table) -> None:
         self._select = select
@@ -124,7 +124,7 @@ class Departures:
         known.update({(by.cluster, seen_us): (us, by.sequence) for seen_us, us in added})
 
     def newest(self, cluster: str, uid: str, until_us: int) -> int | None:
-        """The time of the newest list before ``until_us`` that had an object which the next one lacked."""
+        """The time of the newest list before ``until_us`` with an object missing in the next one."""
         changed = {
             seen_us: left
             for (of, seen_us), left in self._changed.get(uid, {}).items()
@@ -137,7 +137,7 @@ class Departures:
         return max(left, default=None)
 
     def rows(self) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Uids whose rows are all written anew, and the rows. The next batch begins."""
+        """Uids with all rows rewritten, and the rows. The next batch begins."""
         unwritten, self._unwritten = self._unwritten, set()
         again = sorted(uid for uid in unwritten if None in self._changed[uid].values())
         found = {uid: dict(self._changed[uid]) for uid in sorted(unwritten)}

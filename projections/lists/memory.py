@@ -1,4 +1,4 @@
-"""Parts of complete lists, from memory and from the table, which is read only as far as a caller needs.
+"""Parts of complete lists, from memory and from the table. The table is read only as far as needed.
 
 Source: docs/accounting.md (end unseen).
 """
@@ -33,7 +33,7 @@ class PartMemory:
         self._dropped_us = NEVER
 
     def _beside(self, part: Part, until: str, *, is_before: bool) -> Iterator[Part]:
-        """The parts before or after ``part`` that cover any uid from where it begins until ``until``, nearest first."""
+        """The parts before or after ``part`` over any uid from its start until ``until``, nearest first."""
         extent = (part.cluster, part.first, until)
         recent, late = self._known(extent)
         if is_before:
@@ -47,14 +47,14 @@ class PartMemory:
     def _older(
         self, pod: Listed, until_us: int, is_asked: Callable[[Part], bool]
     ) -> Iterator[Part]:
-        """The parts that cover a pod before ``until_us``, newest first, with uids where they are asked for."""
+        """The parts over a pod before ``until_us``, newest first, with uids on request."""
         extent = extent_of(pod)
         recent, late = self._known(extent)
         yield from (part for part in recent if part.time_us < until_us)
         yield from self._stored(extent, late, min(until_us, self._dropped_us + 1), is_asked)
 
     def _known(self, extent: queries.Extent) -> tuple[list[Part], list[Part]]:
-        """The parts in memory that cover any of an extent, newest first: all since some moment, and of those before it some."""
+        """The parts in memory over any of an extent, newest first: all since some moment, and of those before it some."""
         cluster, first, until = extent
         known = [
             part
@@ -73,8 +73,8 @@ class PartMemory:
         *,
         is_before: bool = True,
     ) -> Iterator[Part]:
-        """The parts that may be missing in memory: those before a moment newest first, or those after it oldest first. With uids
-        where these are asked for, and of ``late``.
+        """The parts possibly missing in memory: those before a moment newest first, or those after it oldest first.
+        With uids on request, and of ``late``.
         """
         if self._dropped_us == NEVER or (bound_us >= self._dropped_us and not is_before):
             return
@@ -101,5 +101,5 @@ class PartMemory:
 
 
 def extent_of(pod: Listed) -> queries.Extent:
-    """The extent of one uid: no text that a database can store sorts between the uid and the end."""
+    """The extent of one uid: no text storable in a database sorts between the uid and the end."""
     return (pod.cluster, pod.uid, pod.uid + "\x01")

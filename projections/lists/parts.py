@@ -18,8 +18,9 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.timelines import History, is_ordered, precedes
 
-#: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
-#: Behind a list of an older version, asked for longer than this before an observation (microseconds), none is newer than it.
+#: A list's time is the time of its request: observations while it was on its way may be older than its content.
+#: After a list of an older version, requested longer than this before an observation (microseconds), none is newer
+#: than it.
 EARLIER_US = 3_600 * 1_000_000
 
 
@@ -38,7 +39,7 @@ class Absence(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listed(Protocol):
-    """A pod or a claim: what complete lists have or lack."""
+    """A pod or a claim: present or missing in complete lists."""
 
     @property
     def uid(self) -> str:
@@ -70,7 +71,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def part_of(event: Event, fact: PodsListed | ObjectsListed) -> Part:
-    """The part of a complete list that ``fact`` says, as it stands in ``event``."""
+    """The part of a complete list in ``fact``, as published in ``event``."""
     return Part(
         event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
         event.sequence, frozenset(fact.uids),
@@ -78,22 +79,22 @@ def part_of(event: Event, fact: PodsListed | ObjectsListed) -> Part:
 
 
 def everything(cluster: str, time_us: int) -> Part:
-    """A part that covers every pod of a cluster, and has none."""
+    """An empty part over every pod of a cluster."""
     return Part(cluster, time_us, "", "", "", 0, frozenset())
 
 
 def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:
-    """Which of two lists of one moment counts: the later by version, else by text. Equal only for equal lists."""
+    """The order of two lists of one moment: the later by version, else by text. Equal only for equal lists."""
     ordered = is_ordered(part.resource_version)
     length = len(part.resource_version) if ordered else 0
     return (ordered, length, part.resource_version, part.until, sorted(part.uids))
 
 
 def absence(pod: Listed, parts: Iterable[Part], beat: Beat) -> Absence:
-    """What ``parts`` (those that cover the pod, or the claim, newest first) say of it.
+    """The evidence of ``parts`` (those around the pod or claim, newest first).
 
-    ``beat(us)``: the newest moment before ``us`` at which the source was known to be told of every change. It told of no
-    delete, so what was there then still was.
+    ``beat(us)``: the newest moment before ``us`` with full information at the source. It reported no delete, so
+    objects of that time still existed.
     """
     version, time_us, _ = pod.history[-1]
     missed_us, seen_us = None, time_us

@@ -1,8 +1,8 @@
 """The newest parts of complete lists in memory, and the way to the older ones.
 
-Almost every question about an absent pod is answered by what was listed last. Where it is not, the stored lists are asked, so
-that an answer never depends on how much is kept in memory: first when the pod left them, so that those that have lacked it since
-are not read one by one.
+The last lists answer almost every question about an absent pod. Otherwise the stored lists are read, so an answer
+never depends on the size of memory: first the pod's departure, so the later lists without it are not read one by
+one.
 
 Source: docs/accounting.md (end unseen).
 """
@@ -26,15 +26,16 @@ from projections.lists.parts import EARLIER_US, Absence, Listed, Part, absence, 
 from projections.lists.rows import pod_beats, pod_departures, pod_lists
 from projections.timelines import precedes
 
-#: Words that the source of pods is told that stay in memory: an hour.
+#: Heartbeats of the source of pods in memory: an hour.
 BEATS_KEPT = 64
 
-#: A source that reported within this time before an observation (microseconds) was alive: it reports about once a minute.
+#: A source with a report within this time before an observation (microseconds) was alive: it reports about once a
+#: minute.
 ALIVE_US = 75 * 1_000_000
 
 
 class RecentLists(PartMemory):
-    """Parts of complete lists, the newest ``kept`` of each cluster in memory. ``added``: those of this batch.
+    """Parts of complete lists, the newest ``kept`` of each cluster in memory. ``added``: the ones of this batch.
 
     Without a table of beats nothing counts but lists.
     """
@@ -61,7 +62,7 @@ class RecentLists(PartMemory):
         self.beats_added: list[tuple[str, int, int]] = []
 
     def open(self) -> None:
-        """Take in the newest parts that are stored."""
+        """Load the newest stored parts."""
         newest = queries.newest_parts(self._select, self._lists_table, self._kept)
         for part in newest:
             self._parts[part.cluster].append(part)
@@ -76,8 +77,8 @@ class RecentLists(PartMemory):
             self._beats_dropped_us = beats[0][1]
 
     def add_beat(self, cluster: str, time_us: int, sequence: int) -> bool | None:
-        """The source of pods was told of every change at ``time_us``. Whether what older lists say may change with it; None
-        for a beat that is known.
+        """The source of pods had full information at ``time_us``. Returns whether the evidence of older lists may
+        change; None for a known heartbeat.
         """
         known = self._beats[cluster]
         place = bisect.bisect_left(known, time_us)
@@ -213,7 +214,7 @@ class RecentLists(PartMemory):
                     yield part
             if left_us is None:
                 return
-            # The list that it left had it.
+            # The list before its departure had it.
             for part in self._stored(extent, late, left_us + 1, lambda _: False):
                 yield msgspec.structs.replace(part, uids=frozenset((pod.uid,)))
                 break
@@ -234,7 +235,7 @@ class RecentLists(PartMemory):
         return is_missing or self._dropped_us != NEVER
 
     def changes(self) -> Changes:
-        """What the batch changed, as rows of its tables. The next batch begins: nothing is added yet."""
+        """The changes of the batch, as rows of its tables. The next batch begins: nothing is added yet."""
         parts: list[tuple[Any, ...]] = [
             (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
             for p in self.added
@@ -248,7 +249,7 @@ class RecentLists(PartMemory):
         return Changes(deletes, {table: rows for table, rows in found.items() if rows})
 
     def settle(self) -> None:
-        """Let go of what is stored and not among the newest."""
+        """Drop stored parts older than the newest ones."""
         self._departures.settle()
         for beats in self._beats.values():
             excess = len(beats) - BEATS_KEPT

@@ -1,4 +1,4 @@
-"""The rows of complete lists of pods, of the pods that left them, and of the moments at which their source was alive."""
+"""The rows of complete lists of pods, of departed pods, and of the heartbeats of their source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from projections.engine.contract import Integer, row_table
 
 
 def departures(name: str) -> sa.Table:
-    """A table of objects that left the lists: the newest list that had each before one that lacked it, and that one."""
+    """A table of objects missing in lists: the newest list with each before one without it, and that one."""
     return row_table(
         name,
         sa.Column("uid", sa.Text, primary_key=True),
@@ -32,7 +32,7 @@ pod_lists = row_table(
 pod_departures = departures("pod_departures")
 claim_departures = departures("claim_departures")
 
-#: When the source of pods was known to be told of every change; the newest before a list bounds what the list missed.
+#: The times of full information of the source of pods; the newest before a list bounds the list's missing time.
 pod_beats = row_table(
     "pod_beats",
     sa.Column("cluster", sa.Text, primary_key=True),

@@ -1,7 +1,8 @@
 """Holdings of pods over time: pods by uid, their held segments, their waiting and their unknown time.
 
-``shape`` defines the rows. ``fold`` applies one observation to a pod's row. ``derive`` computes the run from that row, and ``ends``
-its end. ``lists`` closes pods that vanished between two complete lists. ``derivation`` chooses the runs that a batch changes.
+``shape`` defines the rows. ``fold`` applies one observation to a pod's row. ``derive`` computes the run from that
+row, and ``ends`` its end. ``lists`` closes pods missing in the second of two complete lists. ``derivation`` chooses
+the runs to derive in a batch.
 
 Source: docs/accounting.md, the heart of the ledger.
 """

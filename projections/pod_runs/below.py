@@ -1,4 +1,4 @@
-"""Which workloads and pods are below a controller: in the stored rows, and among the workloads that this batch changed.
+"""The workloads and pods below a controller: in the stored rows, and among the workloads changed in this batch.
 
 Most facts of workloads come when nothing is below them yet. So the stored rows are asked once for all workloads of a part of a
 batch, at the first question.
@@ -28,13 +28,13 @@ class Below:
 
     def __init__(self, reader: RowReader) -> None:
         self._reader = reader
-        #: The controllers that may be asked about in this part of the batch.
+        #: The controllers possibly needed in this part of the batch.
         self._expected: frozenset[str] = frozenset()
         self._stored: dict[sa.Select[Any], dict[str, list[str]]] = {}
         self._changed: dict[str, set[str]] = defaultdict(set)
 
     def expect(self, owners: Iterable[str]) -> None:
-        """A part of a batch begins that may ask about these controllers."""
+        """A part of a batch begins with possible questions about these controllers."""
         self._expected = frozenset(owners)
         self._stored.clear()
 
@@ -50,12 +50,12 @@ class Below:
         self._changed.clear()
 
     def workloads(self, owners: Collection[str]) -> set[str]:
-        """The workloads whose controller is one of ``owners``."""
+        """The workloads with a controller in ``owners``."""
         found = self._found(queries.WORKLOADS_BELOW, owners)
         return found.union(*(self._changed.get(owner, ()) for owner in owners))
 
     def pods(self, owners: Collection[str]) -> set[str]:
-        """The stored pods whose controller is one of ``owners``."""
+        """The stored pods with a controller in ``owners``."""
         return self._found(queries.PODS_BELOW, owners)
 
     def _found(self, query: sa.Select[Any], owners: Collection[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Pods at a moment, by blocks of days: each ended pod is in the smallest block that holds all of it.
+"""Pods at a moment, by blocks of days: each ended pod is in the smallest block around all of it.
 
 So pods of any length are found in few look-ups: those of the blocks around the moment.
 
@@ -12,7 +12,7 @@ _WIDTHS = tuple(86_400 << 3 * level for level in range(6))
 
 
 def block(first_s: int, last_s: int) -> int:
-    """The smallest block that holds both seconds; -1 for none."""
+    """The smallest block around both seconds; -1 for none."""
     for level, width_s in enumerate(_WIDTHS):
         if first_s // width_s == last_s // width_s:
             return first_s // width_s * len(_WIDTHS) + level
@@ -20,7 +20,7 @@ def block(first_s: int, last_s: int) -> int:
 
 
 def blocks(first_s: int, last_s: int) -> list[int]:
-    """The blocks that hold any second of [first_s, last_s]: whatever was there is in one of them."""
+    """The blocks with any second of [first_s, last_s]: every pod of that time is in one of them."""
     return [-1] + [
         number * len(_WIDTHS) + level
         for level, width_s in enumerate(_WIDTHS)
@@ -34,5 +34,5 @@ def is_one_day(first_s: int, last_s: int) -> bool:
 
 
 def longer(first_s: int, last_s: int) -> list[int]:
-    """Those of :func:`blocks` that are longer than a day."""
+    """The blocks of :func:`blocks` longer than a day."""
     return [number for number in blocks(first_s, last_s) if number % len(_WIDTHS)]

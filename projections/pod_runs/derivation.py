@@ -1,7 +1,7 @@
-"""Pod runs as a ledger keeps them: which of them to derive again when a fact or a row changes.
+"""Pod runs in a ledger: selects the runs to derive again when a fact or a row changes.
 
-The run of a pod follows from the pod, its namespace, its nodes, its owners, the quotas around it, the complete lists and
-the moments at which the source of pods was told of every change.
+The run of a pod is computed from the pod, its namespace, its nodes, its owners, the quotas around it, the complete
+lists and the heartbeats of the source of pods.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from projections.pod_runs.shape import (
 from projections.pod_runs.surroundings import Surroundings
 from projections.quota_trees import own
 
-#: Ended pods that stay in memory, so that a repeated or late event asks no database.
+#: Ended pods in memory: a repeated or late event needs no database.
 ENDED_KEPT = 20_000
 
-#: Parts of complete lists that stay in memory.
+#: Parts of complete lists in memory.
 PARTS_KEPT = 64
 
 
@@ -85,7 +85,7 @@ class PodRuns:
         self._observed = ObservedEnds(rows.reader.select, self._pods)
 
     def open(self) -> None:
-        """Take in what is live."""
+        """Load the live rows."""
         self._pods.open()
         self._lists.open()
         self._observed.open()
@@ -93,7 +93,7 @@ class PodRuns:
         self._claimed.open()
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
-        """Read the pods that are observed, and ask for what is around them."""
+        """Read the observed pods, and all rows around them."""
         uids: dict[str, None] = {}
         # Many pods of a batch are in one namespace, on one node, below one owner: each is asked for once.
         around: dict[tuple[str, str], None] = {}
@@ -138,7 +138,7 @@ class PodRuns:
         """Any row can be followed."""
 
     def follow(self, before: Any, after: Any, sequence: int) -> None:
-        """Derive again every pod whose run a changed row may touch."""
+        """Derive again every pod affected by a changed row."""
         if isinstance(after, namespaces.Namespace):
             since = timelines.first_difference(before.owners() if before else [], after.owners())
             if since is not None:
@@ -168,7 +168,7 @@ class PodRuns:
             self._follow_owner(after.uid, sequence)
 
     def changes(self) -> Changes:
-        """The pods that the batch changed, their segments where these changed, and what lists added."""
+        """The pods changed in the batch, their changed segments, and the additions of lists."""
         touched, self._pods.touched = self._pods.touched, {}
         self._below.settle()
         resegmented, self._resegmented = sorted(self._resegmented), set()
@@ -185,7 +185,7 @@ class PodRuns:
         )
 
     def settle(self) -> None:
-        """Let go of what memory need not hold."""
+        """Drop rows not needed in memory."""
         self._pods.settle()
         self._lists.settle()
         self._claimed.settle()
@@ -244,7 +244,7 @@ class PodRuns:
             self._derive_again(self._pods.of_namespace(key, since), sequence)
 
     def _follow_quota(self, quota: quotas.Quota, sequence: int) -> None:
-        """Derive again the pods that name a quota whose rule changed, or one below it, or that an elastic one serves."""
+        """Derive again the pods of a quota with a changed rule, or of one below it, or served by an elastic one."""
         for namespace, second in self._serving.declare_elastic(quota).items():
             self._follow_namespace((quota.cluster, namespace), second, sequence)
         since = self._serving.declare(quota)
@@ -257,7 +257,7 @@ class PodRuns:
         self._derive_again(named, sequence)
 
     def _follow_owner(self, uid: str, sequence: int) -> None:
-        """Derive again the pods below a workload: by what is stored, and what this batch changed."""
+        """Derive again the pods below a workload: by stored rows, and changes of this batch."""
         reached = {uid}
         frontier = {uid}
         for _ in range(workloads.DEPTH):
@@ -276,7 +276,7 @@ class PodRuns:
                 self._derive(row, row.pod, sequence)
 
     def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
-        """Derive the run of a pod. Where it began or ended at another time, those who share claims with it hold another part."""
+        """Derive the run of a pod. After another start or end, the pods sharing its claims hold another part."""
         derived = self._derive_one(known, pod, sequence)
         for uid in sorted(self._claimed.beside(known, derived)):
             row = self._pods.get(uid)

@@ -1,6 +1,6 @@
-"""The run that follows from a pod, its namespace, its nodes, its owners and the complete lists.
+"""The run computed from a pod, its namespace, its nodes, its owners and the complete lists.
 
-A pure function of rows: run again whenever one of them changed, it restates what a late fact changes.
+A pure function of rows: run again after a change of one of them, it restates the effects of a late fact.
 
 Source: docs/accounting.md (end, vanished, waiting) and 4 (cuts and attribution).
 """
@@ -34,10 +34,10 @@ def derive(
     around: serving.Around = serving.NOTHING_KNOWN,
     cards: Cards = NO_CARDS,
 ) -> Run:
-    """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time, ``around`` what
-    quotas serve its namespace.
+    """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time,
+    ``around`` the quotas of its namespace.
 
-    ``evidence`` is asked only where no stamp records the end, ``cards`` only of a pod that began.
+    ``evidence`` is used only without a stamp of the end, ``cards`` only for a started pod.
     """
     flags = set(pod.flags)
     created_s, start_us = pod.begin_us // MICROSECONDS, pod.start_us
@@ -50,7 +50,7 @@ def derive(
     if end_s is not None and end_s < (floor := created_s if start_s is None else start_s):
         end_s = floor
         flags.add("clamped")
-    # From the end as it is booked: what is charged is not unknown as well.
+    # From the charged end: charged time is never unknown as well.
     unknown_s = 0 if end_s is None else max(0, end.until_s - end_s)
     if unknown_s and "vanished" not in flags:
         flags.add("gap")
@@ -89,7 +89,7 @@ def idle_for(
     quotas: list[tuple[int, Names | None]],
     around: serving.Around,
 ) -> Idle:
-    """For whom a pod would have held that never did; ``quotas`` is what its top workload names over time."""
+    """The possible owner of a pod without any holding; ``quotas`` is its top workload's names over time."""
     created_s = pod.begin_us // MICROSECONDS
     team, user, node, own = pod.history[-1][2][4:8]
     named = timelines.at(owners, created_s) or _NOBODY

@@ -1,4 +1,4 @@
-"""When a pod stopped holding: by its containers, by its delete, by an observation, or by the complete lists.
+"""The end of a pod's holding: by its containers, by its delete, by an observation, or by the complete lists.
 
 A stamp decides where one records the end. An observation without one proves an end only while the source was alive: after a
 silence, or in a list, the pod is charged up to the last proof of it, and the rest is unknown time.
@@ -21,22 +21,24 @@ from projections.timelines import MICROSECONDS, precedes
 
 
 class Evidence(Protocol):
-    """What complete lists and the beats of the source of pods prove."""
+    """The proofs of complete lists and of the heartbeats of the source of pods."""
 
     def absence(self, pod: Pod, /) -> Absence:
-        """What the complete lists say of a pod of which no end is known."""
+        """The evidence of complete lists about a pod without a known end."""
 
     def is_alive(self, cluster: str, us: int, /) -> bool:
         """Whether the source of pods reported shortly before a moment, or never reported before it."""
 
     def proof(self, pod: Pod, version: str, us: int, since_us: int, /) -> int:
-        """The newest moment from ``since_us`` to ``us`` at which lists or beats prove a pod that ended at ``version``."""
+        """The newest moment from ``since_us`` to ``us`` with a proof of a pod ended at ``version``, by lists or
+        heartbeats.
+        """
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
-    """An end: the second up to which the pod is charged, the second up to which its time is unknown, flags.
+    """An end: the last charged second, the last unknown second, flags.
 
-    ``observed_us``: the observation on which it rests, where it rests on one. ``end_s`` None: the pod is open.
+    ``observed_us``: its observation, if the end rests on one. ``end_s`` None: the pod is open.
     """
 
     end_s: int | None
@@ -51,7 +53,7 @@ _NO_FLAGS: frozenset[str] = frozenset()
 
 def end_of(pod: Pod, evidence: Evidence) -> End:
     """The earliest of finish, delete stamp and DELETED. The lists are asked only where none of them is known."""
-    # In this order, so that of two ends in one second the finish gives its flags.
+    # In this order: of two ends in one second the finish gives its flags.
     ends = [_finished(pod, finish, evidence) for finish in pod.finishes]
     # It finished before it was deleted: two observations prove no more than the first.
     observed_us = ends[0].observed_us if ends else None

@@ -1,4 +1,4 @@
-"""Observations of a pod that ended: what their stamps say of the end.
+"""Observations of an ended pod: the end by their stamps.
 
 Source: docs/accounting.md, "The end by finishing".
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-#: Which containers of a pod ran, by what was observed of it: none, init containers alone, regular ones.
+#: The started containers of a pod, by its observations: none, init containers alone, regular ones.
 UNSTARTED, INIT, REGULAR = 0, 1, 2
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """An observation of phase Succeeded or Failed: its resourceVersion and time, and what its stamps say of the end.
+    """An observation of phase Succeeded or Failed: its resourceVersion and time, and the end by its stamps.
 
     Microseconds; ``LATER`` where there is no such stamp. ``observed_us``: when it was observed, or its status was written before.
     ``finished_us``: the latest finish of containers, where each has one. ``init_us``: of init containers, where one
@@ -32,12 +32,14 @@ class Finish(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True)
     proof_us: int
 
 
-#: After every stamp that can be written.
+#: After every possible stamp.
 LATER = 2**62
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """A DELETED record without the stamp of the delete: when it was observed, and the newest of its own stamps up to then."""
+    """A DELETED record without the stamp of the delete: the time of its observation, and the newest of its own
+    stamps up to then.
+    """
 
     at_us: int
     proof_us: int

@@ -1,4 +1,4 @@
-"""What was observed of one pod, folded so that neither order nor repetition matters.
+"""The observations of one pod, folded independently of order and repetition.
 
 Every field of a :class:`Pod` is a minimum, a maximum or a set over the observations: starts and deletes keep the
 smallest stamp, descriptive fields the newest observation's, amounts and labels a history.
@@ -21,15 +21,16 @@ from projections.pod_runs.shape import Pod, Value
 from projections.pod_runs.stamps import Stamps
 from projections.timelines import added, precedes, replaces
 
-#: Phases after which a pod holds nothing.
+#: Phases of ended pods.
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
-#: Reasons of DisruptionTarget whose transition may be the end of the pod: the kubelet ended it, or PodGC found its node gone.
+#: Reasons of DisruptionTarget with a transition at the possible end of the pod: the kubelet ended it, or PodGC
+#: found its node gone.
 KUBELET, POD_GC = "TerminationByKubelet", "DeletionByPodGC"
 
 _RAN = {"init": INIT, "regular": REGULAR}
 
-#: The node of a pod that runs and names none.
+#: The node of a started pod without a node name.
 NO_NODE = ""
 
 #: A deadline further than this (microseconds; twenty years) is none: its end could be no stamp.
@@ -39,14 +40,13 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
-    """The pod with one more observation. What was seen before gives the same row.
+    """The pod with one more observation. A repeated observation gives the same row.
 
-    A stamp that cannot be read, or cannot be true, counts as absent, flag ``clamped``. A watcher whose clock is proven
-    wrong by the stamps leaves the flag ``clock``.
-    A resource beyond what the ledger can hold (a pod may ask for 10 exa cores, and wait for ever) is charged as nothing,
-    flag ``amounts_refused``, and the pod's other resources as ever: parking it would let one tenant stop the ledger of
-    all, refusing the pod would let an absurd resource make the others free. A pod that runs without a node is
-    charged by its requests all the same, flag ``no_node``.
+    An unreadable or impossible stamp counts as absent, flag ``clamped``. Stamps can prove a watcher's clock wrong:
+    flag ``clock``. A resource above the ledger's largest amount (a pod may ask for 10 exa cores, and wait for ever)
+    is charged as zero, flag ``amounts_refused``, and the pod's other resources as ever: parking it would let one
+    tenant stop the ledger of all, refusing the pod would let an absurd resource make the others free. A started pod
+    without a node is charged by its requests all the same, flag ``no_node``.
     """
     version, time_us = fact.resource_version, event.time_us
     known = stamps.read(fact, time_us)
@@ -103,12 +103,12 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
 
 
 def is_same_run(before: Pod | None, after: Pod) -> bool:
-    """Whether nothing changed from which the run follows, except evidence that it is still there."""
+    """Whether all inputs of the run are unchanged, except evidence of its existence."""
     return (
         before is not None
         and before.history[-1][2] == after.history[-1][2]
         and before.history == after.history[: len(before.history)]
-        # A newer version that was seen earlier moves the moment from which older values hold.
+        # A newer version observed earlier moves the start of older values.
         and before.history[-1][1] <= after.history[-1][1]
         and before.started_us == after.started_us
         and before.bound_us == after.bound_us
@@ -157,7 +157,7 @@ def _node(fact: PodState) -> str | None:
 
 
 def _deadline(fact: PodState) -> int | None:
-    """What it asked for; nothing where the end of its deadline could be no stamp."""
+    """Its requested deadline; nothing for an end beyond every stamp."""
     seconds = fact.deadline_s
     return seconds if seconds is None or 0 <= seconds * 1_000_000 <= FARTHEST_US else None
 
@@ -165,7 +165,7 @@ def _deadline(fact: PodState) -> int | None:
 def _started(
     row: Pod, node: str | None, known: Stamps
 ) -> tuple[int | None, int | None, int | None]:
-    """(the smallest start by stamps, the smallest that the kubelet wrote, when it was first seen bound without any): see
+    """(the smallest start by stamps, the kubelet's smallest one, the first observed bind without any): see
     :class:`Pod`.
     """
     found = row.started_us, row.acknowledged_us, row.bound_us
@@ -176,7 +176,7 @@ def _started(
         by_stamp = max(known.scheduled_us, known.created_us or known.scheduled_us)
         return stamps.earlier(started_us, by_stamp), acknowledged_us, bound_us
     if known.acknowledged_us is not None:
-        # The kubelet spoke: that the condition is missing says nothing.
+        # The kubelet spoke: a missing condition proves nothing.
         return started_us, stamps.earlier(acknowledged_us, known.acknowledged_us), bound_us
     if known.created_us is not None:
         return stamps.earlier(started_us, known.created_us), acknowledged_us, bound_us
@@ -184,7 +184,7 @@ def _started(
 
 
 def _finish(fact: PodState, known: Stamps, time_us: int) -> Finish:
-    """What the stamps of a finished pod say of its end."""
+    """The end of a finished pod by its stamps."""
     is_killed = fact.disruption == KUBELET
     is_end = is_killed or fact.disruption == POD_GC
     observed_us = known.at_us
@@ -221,7 +221,7 @@ def _or_later(us: int | None) -> int:
 def _earlier_asked(
     one: tuple[str, int, bool] | None, other: tuple[str, int, bool]
 ) -> tuple[str, int, bool]:
-    """The first of two observations; of one version the one that was seen earlier."""
+    """The first of two observations; of one version the one observed earlier."""
     if one is None or precedes(*other[:2], *one[:2]):
         return other
     return min(one, other) if one[0] == other[0] else one

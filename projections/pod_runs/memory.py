@@ -1,4 +1,4 @@
-"""The pods in memory: live pods, pods of the current batch, and the pods that ended last, with indexes."""
+"""The pods in memory: live pods, pods of the current batch, and the last ended pods, with indexes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from projections.pod_runs.shape import PodRun
 
 
 class PodMemory:
-    """Pods by uid, None where there is none, with indexes by cluster (of those not ended), namespace, node and owner."""
+    """Pods by uid, None for a missing one, with indexes by cluster (of open ones), namespace, node and owner."""
 
     def __init__(self, reader: RowReader, ended_kept: int) -> None:
         self._reader = reader
         self._ended_kept = ended_kept
         self._pods: dict[str, PodRun | None] = {}
-        #: Those that a batch changed.
+        #: The pods changed in a batch.
         self.touched: dict[str, PodRun] = {}
         self.live: dict[str, set[str]] = defaultdict(set)
         self._by_namespace: dict[Key, set[str]] = defaultdict(set)
@@ -29,7 +29,7 @@ class PodMemory:
         self._by_owner: dict[str, set[str]] = defaultdict(set)
 
     def open(self) -> None:
-        """Take in every pod that is not ended."""
+        """Load every open pod."""
         for row in queries.live(self._reader.select):
             self._keep(row)
 
@@ -57,28 +57,28 @@ class PodMemory:
         query: sa.Select[Any] | sa.CompoundSelect[Any],
         values: Mapping[str, Any] | None = None,
     ) -> set[str]:
-        """The uids that a query finds, brought into memory."""
+        """The uids found by a query, loaded into memory."""
         uids = {row[0] for row in self._reader.select(query, values)}
         self.load(uids)
         return uids
 
     def of_namespace(self, key: Key, since: int) -> set[str]:
-        """Those of a (cluster, namespace) that held or waited from second ``since`` on."""
+        """The pods of a (cluster, namespace) with holdings or waiting from second ``since`` on."""
         values = {"cluster": key[0], "name": key[1], "since": since}
         return self.stored(queries.OF_NAMESPACE, values) | self._by_namespace.get(key, set())
 
     def on_node(self, key: Key, since: int) -> set[str]:
-        """Those that held, or ended before they did, on a (cluster, node) after second ``since``."""
+        """The pods with holdings, or an end before any, on a (cluster, node) after second ``since``."""
         values = {"cluster": key[0], "name": key[1], "since": since}
         return self.stored(queries.ON_NODE, values) | self._by_node.get(key, set())
 
     def of_owners(self, uids: Iterable[str], stored: set[str]) -> set[str]:
-        """Those whose controller is one of ``uids``, of which ``stored`` are in the ledger."""
+        """The pods with a controller in ``uids``; ``stored`` are the ones in the ledger."""
         self.load(stored)
         return stored.union(*(self._by_owner.get(owner, ()) for owner in uids))
 
     def settle(self) -> None:
-        """Let go of ended pods beyond those that are kept, once there are a quarter more."""
+        """Drop ended pods beyond the limit, once there are a quarter more."""
         excess = len(self._pods) - self._ended_kept - sum(map(len, self.live.values()))
         if excess <= self._ended_kept // 4:
             return
@@ -114,7 +114,7 @@ class PodMemory:
 
 
 def _nodes(row: PodRun) -> Iterable[str]:
-    """The nodes from which something of the run follows."""
+    """The nodes with an effect on the run."""
     if row.run.idle is not None:
         return () if row.run.idle.node is None else (row.run.idle.node,)
     return (segment.node for segment in row.run.segments)

@@ -1,4 +1,4 @@
-"""Pods whose end rests on an observation: lists and beats around it decide how much of their time is unknown.
+"""Pods with an end by observation: lists and heartbeats around it decide the length of their unknown time.
 
 Source: docs/accounting.md, "An end by observation".
 """
@@ -19,7 +19,7 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
 
 class ObservedEnds:
-    """Finds such pods by when their ends were observed, stored ones and those of this batch."""
+    """Finds such pods by the time of the observation, stored ones and those of this batch."""
 
     def __init__(self, select: Select, pods: PodMemory) -> None:
         self._select = select
@@ -43,7 +43,7 @@ class ObservedEnds:
         return found | self.between(part.cluster, part.time_us, part.time_us + ALIVE_US)
 
     def between(self, cluster: str, since_us: int, until_us: int | None) -> set[str]:
-        """Pods whose end was observed in [since_us, until_us], brought into memory."""
+        """Pods with an observed end in [since_us, until_us], loaded into memory."""
         if self._newest.get(cluster, since_us - 1) < since_us:
             return set()
         stored = queries.observed(self._select, cluster, since_us, until_us)

@@ -27,7 +27,7 @@ Select = Callable[..., list[tuple[Any, ...]]]
 
 
 def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
-    """The pods of these uids that are stored, with their segments."""
+    """The stored pods of these uids, with their segments."""
     rows = reader.rows(pod_runs, [(uid,) for uid in uids])
     if not rows:
         return []
@@ -35,7 +35,7 @@ def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
 
 
 def held_at(select: Select, uid: str, at_us: int) -> tuple[int, int] | None:
-    """The milli-cores and milli-cards that a pod holds at a time, or held last before; None where it never held a node."""
+    """The milli-cores and milli-cards of a pod at a time, or the last ones before; None for a pod never on a node."""
     columns = held_segments.c
     of = sa.select(columns.cpu_milli, columns.gpu_milli).where(columns.uid == uid)
     before = of.where(columns.start_s <= at_us // SECOND_US).order_by(columns.start_s.desc())
@@ -44,14 +44,14 @@ def held_at(select: Select, uid: str, at_us: int) -> tuple[int, int] | None:
 
 
 def live(select: Select) -> list[PodRun]:
-    """Every pod that is not ended."""
+    """Every open pod."""
     is_live = pod_runs.c.end_s.is_(None)
     rows = select(sa.select(pod_runs).where(is_live))
     uids = sa.select(pod_runs.c.uid).where(is_live)
     return stored(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
 
 
-#: What pods hold that are open, by team: team, milli-cores, MiB, milli-cards, pods.
+#: Open holdings of pods, by team: team, milli-cores, MiB, milli-cards, pods.
 HELD_BY_TEAM = (
     sa.select(
         held_segments.c.team,
@@ -61,20 +61,20 @@ HELD_BY_TEAM = (
         sa.func.count(),
     )
     .select_from(pod_runs.join(held_segments, pod_runs.c.uid == held_segments.c.uid))
-    # By the pods that are open, which have an index.
+    # By open pods, as these have an index.
     .where(pod_runs.c.end_s.is_(None), held_segments.c.end_s.is_(None))
     .group_by(held_segments.c.team)
 )
 
-#: Uids of pods of a (``cluster``, ``name`` of a namespace) that held or waited from second ``since`` on.
+#: Uids of pods of a (``cluster``, ``name`` of a namespace) with holdings or waiting from second ``since`` on.
 OF_NAMESPACE = sa.select(pod_runs.c.uid).where(
     pod_runs.c.cluster == sa.bindparam("cluster"),
     pod_runs.c.namespace == sa.bindparam("name"),
     sa.or_(pod_runs.c.end_s.is_(None), pod_runs.c.end_s >= sa.bindparam("since")),
 )
 
-#: Uids of pods that held on a (``cluster``, ``name`` of a node) after second ``since``, or were bound to it and ended, from
-#: ``since`` on, before they held.
+#: Uids of pods with holdings on a (``cluster``, ``name`` of a node) after second ``since``, or bound to it with an
+#: end, from ``since`` on, before any holding.
 ON_NODE = sa.union(
     sa.select(held_segments.c.uid).where(
         held_segments.c.cluster == sa.bindparam("cluster"),
@@ -91,7 +91,7 @@ ON_NODE = sa.union(
 
 
 def of_quotas(cluster: str, since: int | None) -> sa.Select[Any]:
-    """Uids of pods of a cluster that held or waited from second ``since`` on, from which a rule of a quota holds."""
+    """Uids of pods of a cluster with holdings or waiting from second ``since`` on, the first second of a quota's rule."""
     return sa.select(pod_runs.c.uid).where(pod_runs.c.cluster == cluster, _after(pod_runs, since))
 
 
@@ -99,19 +99,19 @@ def _after(table: sa.Table, since: int | None) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.end_s.is_(None), table.c.end_s >= (since or 0))
 
 
-#: Pods whose controller is one of ``uids``: their uids, and the controller's.
+#: Pods with a controller in ``uids``: their uids, and the controller's.
 PODS_BELOW = sa.select(pod_runs.c.uid, pod_runs.c.owner_uid).where(
     pod_runs.c.owner_uid.in_(sa.bindparam("uids", expanding=True))
 )
 
-#: Workloads whose controller is one of ``uids``: their uids, and the controller's.
+#: Workloads with a controller in ``uids``: their uids, and the controller's.
 WORKLOADS_BELOW = sa.select(workloads.c.uid, workloads.c.owner_uid).where(
     workloads.c.owner_uid.in_(sa.bindparam("uids", expanding=True))
 )
 
 
 def vanished(select: Select, part: Part) -> list[str]:
-    """Uids that ``part`` covers whose end is known only from a list."""
+    """Uids in the range of ``part`` with an end known only from a list."""
     query = sa.select(pod_runs.c.uid).where(
         pod_runs.c.vanished == 1, pod_runs.c.cluster == part.cluster, pod_runs.c.uid >= part.first
     )
@@ -121,14 +121,14 @@ def vanished(select: Select, part: Part) -> list[str]:
 
 
 def newest_observed(select: Select) -> dict[str, int]:
-    """By cluster: when the newest end that rests on an observation was observed."""
+    """By cluster: the observation time of the newest end by observation."""
     column = pod_runs.c.observed_us
     query = sa.select(pod_runs.c.cluster, sa.func.max(column)).where(column.is_not(None))
     return {row[0]: row[1] for row in select(query.group_by(pod_runs.c.cluster))}
 
 
 def observed(select: Select, cluster: str, since_us: int, until_us: int | None) -> list[str]:
-    """Uids of pods whose end rests on an observation in [since_us, until_us]."""
+    """Uids of pods with an end by an observation in [since_us, until_us]."""
     query = sa.select(pod_runs.c.uid).where(
         pod_runs.c.cluster == cluster, pod_runs.c.observed_us >= since_us
     )

@@ -1,9 +1,9 @@
-"""Rules of quotas over time: the parent of each quota, and the namespaces that it serves.
+"""Rules of quotas over time: the parent of each quota, and its served namespaces.
 
-For the attribution of pods: business quotas by name, as workloads name them, and for what names none the ElasticQuota of each
-namespace (:mod:`projections.elastic_serving`). A rule of a business quota holds from the second at which it was observed first;
-before that nothing is known of the quota. One that was deleted keeps its last rule, and where one name was that of several objects
-their rules follow each other. Only quotas of which it was observed what they serve have a rule.
+For the attribution of pods: business quotas by name, for workloads with a quota label, and for others the
+ElasticQuota of each namespace (:mod:`projections.elastic_serving`). A rule of a business quota is valid from the
+second of its first observation; before that the quota is unknown. A deleted one keeps its last rule, and rules of
+several objects of one name follow each other. Only quotas with observed namespaces have a rule.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from projections.engine.contract import Key
     from projections.pod_runs.shape import Above, Pod
 
-#: (second from which it holds, rule), oldest first; no rule before the first one.
+#: (first second, rule), oldest first; no rule before the first one.
 Timeline = list[tuple[int, Rule]]
 
 
 class Serving:
-    """The rules of all quotas that the ledger knows."""
+    """The rules of all quotas in the ledger."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], dict[str, Quota]] = {}
@@ -38,18 +38,18 @@ class Serving:
         self._elastic = ElasticServing()
 
     def open(self, select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> None:
-        """Take in the quotas that are stored."""
+        """Load the stored quotas."""
         for row in select(sa.select(quotas.quotas)):
             quota = quotas.codec.row(row)
             self._elastic.take(quota)
             self.declare(quota)
 
     def declare_elastic(self, quota: Quota) -> dict[str, int]:
-        """An ElasticQuota says something new. The namespaces that others serve than before, and from which second."""
+        """An ElasticQuota has a new spec. Returns the namespaces with another serving quota, and the first second."""
         return self._elastic.declare(quota)
 
     def declare(self, quota: Quota) -> int | None:
-        """A quota says something new. The second from which other rules hold than before; None for none."""
+        """A quota has a new spec. Returns the first second of a changed rule; None for none."""
         if not quota.rules:
             return None
         name = (quota.cluster, quota.name)
@@ -79,7 +79,7 @@ class Serving:
         above: Callable[[Pod], Above],
         owners: Callable[[Key], list[tuple[int, Owners]]],
     ) -> list[str]:
-        """The uids of those ``pods`` that name a quota of this cluster, or one below it."""
+        """The uids of those ``pods`` naming a quota of this cluster, or one below it."""
         found = []
         for pod in pods:
             if pod.cluster != quota.cluster:
@@ -92,7 +92,7 @@ class Serving:
         return found
 
     def around(self, cluster: str, namespace: str) -> Around:
-        """What decides about the pods of a namespace, beside labels."""
+        """The rules for the pods of a namespace, besides labels."""
         return Around(self.of(cluster), self._elastic.timeline(cluster, namespace))
 
     def of(self, cluster: str) -> Callable[[str], Timeline]:
@@ -106,13 +106,13 @@ def no_timelines(name: str) -> Timeline:
 
 
 class Around(msgspec.Struct, frozen=True):
-    """The rules of the quotas of a cluster, and the ElasticQuotas that served one namespace, over time."""
+    """The rules of the quotas of a cluster, and the serving ElasticQuotas of one namespace, over time."""
 
     rules: Callable[[str], Timeline]
     elastic: ElasticTimeline
 
     def serving(self, second: int) -> str:
-        """The ElasticQuota that serves the namespace at a second; "" for none."""
+        """The serving ElasticQuota of the namespace at a second; "" for none."""
         return "" if self.elastic is NOBODY else str(timelines.at(self.elastic, second))
 
 
@@ -120,7 +120,7 @@ NOTHING_KNOWN = Around(no_timelines, NOBODY)
 
 
 def at(around: Around, second: int) -> Rules:
-    """The rules that hold at a second."""
+    """The valid rules at a second."""
 
     def rule(name: str) -> Rule | None:
         found = None
@@ -134,7 +134,7 @@ def at(around: Around, second: int) -> Rules:
 
 
 def related(around: Around, *found: Iterable[Names | None]) -> set[str]:
-    """The quotas that are named or serve the namespace, and all that ever stood above them."""
+    """The quotas named or serving the namespace, and all their ancestors at any time."""
     waiting = {quota for named in found for one in named for quota in mentioned(one)}
     waiting |= {quota for _, quota in around.elastic if quota}
     seen: set[str] = set()
@@ -148,7 +148,7 @@ def related(around: Around, *found: Iterable[Names | None]) -> set[str]:
 
 
 def cuts(around: Around, *found: Iterable[Names | None]) -> set[int]:
-    """The seconds at which rules begin that decide about the quotas that are named, or another quota serves the namespace."""
+    """The first seconds of new rules for the named quotas, or of another serving quota for the namespace."""
     if around.elastic is NOBODY and not any(map(any, found)):
         return set()
     names = related(around, *found)

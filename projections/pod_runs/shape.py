@@ -1,4 +1,4 @@
-"""The rows of a pod: what was observed of it (:class:`Pod`), and what follows from that (:class:`Run`, :class:`Segment`)."""
+"""The rows of a pod: its observations (:class:`Pod`), and the results from them (:class:`Run`, :class:`Segment`)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from projections.pod_runs.blocks import block
 from projections.pod_runs.finishes import UNSTARTED, Finish, Gone
 from projections.workloads import Controlled
 
-#: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
-#: the pod's labels name of quotas
+#: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label,
+#: node, quota names in the pod's labels
 Value = tuple[int, int, int, str, str | None, str | None, str | None, Names | None]
 
 
 class Above(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the end of a pod's owner chain: who it is (None: there is none), what its labels name of quotas over
-    time, and after how many seconds it ends what it began (None: no word of that).
+    """The end of a pod's owner chain: its workload (None: without one), the quota names in its labels over time,
+    and its deadline in seconds after a start (None: unknown).
     """
 
     owner: Owner | None = None
@@ -33,17 +33,17 @@ class Above(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
-    """All that was observed of one pod, by uid, as a function of the set of observations.
+    """All observations of one pod, by uid, as a function of the set of observations.
 
-    Stamps are microseconds UTC. ``created_us``: the smallest creation; None where no observation has a plausible one.
-    ``started_us``: the smallest start by stamps over observations with a node, or of a pod that runs without one.
-    ``seen_us`` and ``bound_us`` are the earliest observation, and the earliest one with a node and without a stamp: they
-    stand in where there is no stamp at all, and never enter a minimum with one. ``deleted_us``: the smallest
-    deletionTimestamp seen with grace 0. ``gone``: the earliest DELETED record without such a stamp.
-    ``acknowledged_us``: the smallest status.startTime over observations with a node, which stands in for a start.
-    ``finishes``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is another.
-    ``ran``: the containers that ran. ``asked``: the first observation with DisruptionTarget, and whether the kubelet set it.
-    ``latest`` orders phase, labels and deadline: those of the newest observation; ``owned`` the newest controller.
+    Stamps are microseconds UTC. ``created_us``: the smallest creation; None without a plausible one.
+    ``started_us``: the smallest start by stamps over observations with a node, or of a started pod without one.
+    ``seen_us`` and ``bound_us`` are the earliest observation, and the earliest one with a node and without a stamp:
+    they replace missing stamps, and never enter a minimum with one. ``deleted_us``: the smallest deletionTimestamp
+    seen with grace 0. ``gone``: the earliest DELETED record without such a stamp. ``acknowledged_us``: the smallest
+    status.startTime over observations with a node, a replacement for a start. ``finishes``: the first observation
+    in phase Succeeded or Failed by resourceVersion, and by time if that is another. ``ran``: the started
+    containers. ``asked``: the first observation with DisruptionTarget, and whether the kubelet set it. ``latest``
+    orders phase, labels and deadline: those of the newest observation; ``owned`` the newest controller.
     """
 
     uid: str
@@ -65,12 +65,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     owner: Owner | None = None
     labels: str = "{}"
     deadline_s: int | None = None
-    #: Names of its claims, and resources that come by one: once said stays said.
+    #: Names of its claims, and resources backed by one: once reported they stay.
     claims: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
-    #: Of its observations those that say of cards more than an amount (:mod:`projections.devices.requested`).
+    #: Its observations about cards beyond an amount (:mod:`projections.devices.requested`).
     cards: tuple[tuple[str, int, str], ...] = ()
-    #: Why others ended it, by its newest observation that says so: resourceVersion, time, the reason of DisruptionTarget.
+    #: The reason of its disruption, by its newest observation with one: resourceVersion, time, DisruptionTarget.
     disrupted: tuple[str, int, str] | None = None
     acknowledged_us: int | None = None
     ran: int = UNSTARTED
@@ -79,12 +79,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def controlled(self) -> Controlled:
-        """The pod with the controller that it names."""
+        """The pod with its named controller."""
         return Controlled(self.uid, "Pod", self.namespace, self.owner)
 
     @property
     def start_us(self) -> int | None:
-        """When it began to hold; None while it is not bound. Never before a creation that is known."""
+        """The start of its holding; None before its bind. Never before a known creation."""
         start_us = self.acknowledged_us if self.started_us is None else self.started_us
         if start_us is None:
             return self.bound_us
@@ -92,7 +92,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def begin_us(self) -> int:
-        """When it was created; without a stamp when it was first seen, or began to hold if that is earlier."""
+        """Its creation; without a stamp its first observation, or its start if that is earlier."""
         if self.created_us is not None:
             return self.created_us
         start_us = self.start_us
@@ -100,7 +100,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """An interval [start_s, end_s) in which nothing about the charge changed; ``end_s`` None while it is open.
+    """An interval [start_s, end_s) with an unchanged charge; ``end_s`` None while it is open.
 
     ``quota`` "": none is named; then there are no types.
     """
@@ -126,9 +126,9 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """For whom a pod would have held that ended and never did: by its newest labels, else its namespace at its creation.
+    """The possible owner of an ended pod without any holding: by its newest labels, else its namespace then.
 
-    One that was bound is on that ``node``, of its ``model`` then.
+    A bound one is on that ``node``, of its ``model`` then.
     """
 
     team: str
@@ -139,10 +139,10 @@ class Idle(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """What follows for one pod: when it waited and held, for whom, and what is unknown. Whole seconds UTC.
+    """The result for one pod: its waiting and holding time, its owners, its unknown time. Whole seconds UTC.
 
     ``start_s`` None: never bound. ``end_s`` None: open. Waiting is [created_s, start_s), or until the end, or until now.
-    ``deadline_s``: the second at which it is ended at the latest, if it began then; None where nothing bounds it.
+    ``deadline_s``: the latest second of its end, if it began then; None without a bound.
     """
 
     created_s: int
@@ -153,14 +153,14 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     workload: str
     segments: tuple[Segment, ...]
     deadline_s: int | None = None
-    #: For whom it waited, of one that ended and never held.
+    #: The owner of its waiting time, for an ended pod without holdings.
     idle: Idle | None = None
-    #: When it was observed to have ended, where its end rests on that: lists and beats around it decide how much is unknown.
+    #: The observation time of its end, if the end rests on it: lists and heartbeats decide the unknown time.
     observed_us: int | None = None
 
     @property
     def vanished(self) -> bool:
-        """Whether the end is known only from a complete list that lacked the pod."""
+        """Whether the end is known only from a complete list without the pod."""
         return "vanished" in self.flags
 
     @property
@@ -172,7 +172,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 class PodRun(msgspec.Struct, frozen=True, gc=False):
     """A pod and its run: one row of ``pod_runs`` and its rows of ``held_segments``.
 
-    ``sequence`` is the last event that touched the pod's row, ``run_sequence`` the last that changed its segments.
+    ``sequence`` is the last event to change the pod's row, ``run_sequence`` the last to change its segments.
     """
 
     pod: Pod
@@ -207,16 +207,16 @@ pod_runs = row_table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("deadline_s", Integer),
     sa.Column("idle", sa.Text),
-    # The block of days that holds all of an ended pod (:mod:`projections.pod_runs.blocks`).
+    # The block of days around all of an ended pod (:mod:`projections.pod_runs.blocks`).
     sa.Column("block", Integer),
     # Why others ended it: the reason of its condition DisruptionTarget, as `DeletionByPodGC`; null where nobody did.
     sa.Column("disruption", sa.Text),
     # When it was observed to have ended, where no stamp says when it did (microseconds).
     sa.Column("observed_us", Integer),
-    # What a change of a namespace or an owner touches; and who is still there.
+    # Indexes for changes of a namespace or an owner, and for existing pods.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
-    # What people ask for.
+    # Columns for users' questions.
     sa.Index("pod_runs_by_name", "name", "namespace", "cluster"),
     partial_index("pod_runs_vanished", "cluster", "uid", where="vanished = 1"),
     partial_index("pod_runs_open", "cluster", "uid", where="end_s IS NULL"),
@@ -255,7 +255,7 @@ held_segments = row_table(
 
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
-    """What of a :class:`Pod` has no column of its own."""
+    """The parts of a :class:`Pod` without a column of their own."""
 
     values: list[Value]
     points: list[tuple[str, int, int]]
@@ -266,17 +266,17 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     owned: tuple[str, int] | None
     owner: Owner | None
     deadline_s: int | None
-    #: Seen, created, started, bound and acknowledged: the columns have what follows from them.
+    #: Observed, created, started, bound and acknowledged: the columns have their results.
     times: tuple[int, int | None, int | None, int | None, int | None]
     ran: int
     asked: tuple[str, int, bool] | None
-    #: Names of claims, resources that come by one, and what it says of cards; nothing where it has none of them.
+    #: Names of claims, resources backed by one, and its report about cards; empty without any.
     devices: tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int, str], ...]] = (
         (),
         (),
         (),
     )
-    #: Which observation says why others ended it; the column has the reason.
+    #: The observation with the reason of its disruption; the column has the reason.
     disrupted: tuple[str, int] | None = None
 
 
@@ -354,7 +354,7 @@ def _known(named: Named) -> dict[str, Any]:
     return {"pod": pod}
 
 
-#: Rows of ``pod_runs``. Segments, and the last event that changed them, are kept in ``held_segments``.
+#: Rows of ``pod_runs``. Segments, and their last changing event, are kept in ``held_segments``.
 codec = Codec(PodRun, pod_runs, spread="run", shown=_shown, known=_known)
 
 _segments = Codec(Segment, held_segments, names={"user": "user_name"})
@@ -381,7 +381,7 @@ _of_segment = _segments.reader("uid", "sequence")
 
 
 def stored(rows: Iterable[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]]) -> list[PodRun]:
-    """The pods that were stored as these columns of ``pod_runs`` and ``held_segments``."""
+    """The pods stored as these columns of ``pod_runs`` and ``held_segments``."""
     held: dict[str, list[Segment]] = defaultdict(list)
     changed: dict[str, int] = {}
     for columns in segments:

@@ -1,12 +1,12 @@
-"""The plausible stamps of one observation of a pod, and the moments that follow from them. Pure.
+"""The plausible stamps of one observation of a pod, and the moments computed from them. Pure.
 
-Stamps come from the API server and the kubelets, the observation's time from the watcher: any of their clocks may be
-wrong. A stamp is plausible from June 2014 on, when Kubernetes began, until one year after the greatest of the
-observation's other stamps and its time. One that is not counts as absent. What is plausible is decided from this one
-observation alone, so that rows stay a function of the set of observations.
+Stamps come from the API server and the kubelets, the observation's time from the watcher: any of their clocks may
+be wrong. A stamp is plausible from June 2014 on, when Kubernetes began, until one year after the greatest of the
+observation's other stamps and its time. Any other counts as absent. Plausibility depends on this one observation
+alone, so rows stay a function of the set of observations.
 
-An observation's time stands in for a stamp that is missing, and never enters a minimum with stamps: a wrong clock would
-win there for ever.
+An observation's time replaces a missing stamp, and never enters a minimum with stamps: a wrong clock would win
+there for ever.
 
 Source: docs/accounting.md, "Time".
 """
@@ -26,23 +26,23 @@ from bus.events.pods import PodState
 FIRST_US = parse_stamp("2014-06-01T00:00:00Z")
 YEAR_US = 365 * 86_400 * SECOND_US
 
-#: A stamp that is this much older than the start (microseconds) proves that its writer's clock is wrong.
+#: A stamp older than the start by this (microseconds) proves a wrong clock of its writer.
 TOLERANCE_US = 2 * SECOND_US
 
-#: After every stamp that can be written.
+#: After every possible stamp.
 _LATEST_US = 2**62
 
-#: What flags a stamp that cannot be read or cannot be true, and a watcher whose clock is proven wrong.
+#: Flags of an unreadable or impossible stamp, and of a watcher with a proven wrong clock.
 ABSENT, WRONG_CLOCK = "clamped", "clock"
 _FLAGGED = frozenset((ABSENT,))
 
 
 class Stamps(msgspec.Struct, frozen=True, gc=False):
-    """The plausible stamps of one observation, microseconds UTC; None where there is none. ``flags``: what was wrong with
+    """The plausible stamps of one observation, microseconds UTC; None for a missing one. ``flags``: the faults of
     the others.
 
-    ``at_us`` is when it was observed: its own time, or where that is before June 2014 the greatest of its stamps, which
-    it cannot precede.
+    ``at_us`` is its observation: its own time, or for a time before June 2014 the greatest of its stamps, never
+    later than it.
     """
 
     at_us: int
@@ -57,9 +57,10 @@ class Stamps(msgspec.Struct, frozen=True, gc=False):
     flags: frozenset[str]
 
 
-#: The stamps of an observation that are no finishes of containers.
+#: The stamps of an observation, without finishes of containers.
 _SINGLE = 7
-#: Those of them that the API server writes: creation, when the status was written. A deadline of a delete is as far as users say.
+#: The API server's own stamps: creation, and the last write of the status. A deadline of a delete is as late as
+#: users wish.
 _SERVERS = 0, 6
 
 
@@ -83,7 +84,7 @@ def read(fact: PodState, time_us: int) -> Stamps:
 
 
 def newest(texts: Iterable[str], until_us: int) -> int | None:
-    """The newest of the stamps that can be read, up to a moment."""
+    """The newest readable stamp, up to a moment."""
     found = [us for us in _parsed(tuple(texts))[0] if us is not None and FIRST_US <= us <= until_us]
     return max(found, default=None)
 
@@ -96,11 +97,11 @@ def _latest(ends: list[int | None]) -> int | None:
 def _plausible(
     found: list[int | None], flags: frozenset[str], time_us: int
 ) -> tuple[list[int | None], frozenset[str]]:
-    """The stamps of which some are not plausible: these are absent."""
+    """The stamps with some implausible ones: these are absent."""
     moments = [time_us, *[us for us in found if us is not None]]
     greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
     plausible = [us if us is None or _is_plausible(us, greatest) else None for us in found]
-    # Two stamps of one kubelet, whose clock may stand in another age, do not vouch for each other.
+    # Two stamps of one kubelet, with a possibly very wrong clock, do not confirm each other.
     vouched = [
         us for us in (time_us, *map(plausible.__getitem__, _SERVERS)) if us and us >= FIRST_US
     ]
@@ -113,9 +114,9 @@ def _plausible(
 def _parsed(
     texts: tuple[str | None, ...],
 ) -> tuple[list[int | None], frozenset[str], int, int]:
-    """The moments of stamps, None for one that is absent or cannot be read; flags; the first and the last.
+    """The moments of stamps, None for an absent or unreadable one; flags; the first and the last.
 
-    The observations of a pod have the same stamps again and again. What is returned is never changed.
+    The observations of a pod have the same stamps again and again. The result is never changed.
     """
     found: list[int | None] = []
     flags: frozenset[str] = frozenset()
@@ -130,7 +131,7 @@ def _parsed(
 
 
 def _is_plausible(us: int, greatest: list[int]) -> bool:
-    """``greatest``: the two greatest of all that is known, none of them before June 2014."""
+    """``greatest``: the two greatest of all known ones, none of them before June 2014."""
     if us < FIRST_US:
         return False
     # The others of the greatest one begin at the second.

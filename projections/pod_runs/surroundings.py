@@ -1,4 +1,4 @@
-"""What is around a pod: its namespace's owners, its nodes, and the workloads above it, over time.
+"""The rows around a pod: its namespace's owners, its nodes, and the workloads above it, over time.
 
 Each timeline is read from its row once: every pod of a namespace or a node asks for it again.
 """
@@ -24,7 +24,7 @@ class Surroundings:
         self._timelines: dict[tuple[str, type, str, str], tuple[Any, list[Any]]] = {}
 
     def above(self, pod: Pod) -> Above:
-        """The workload at the top of a pod's controllers, and what the one that is charged names."""
+        """The workload at the top of a pod's controllers, and the quota names of the charged one."""
         if pod.owner is None:
             return Above()
         top, charged = workloads.tops(pod.controlled, self._workload, self._is_own)
@@ -32,7 +32,7 @@ class Surroundings:
         return Above(top) if row is None else Above(top, row.quotas(), row.deadline_s)
 
     def owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:
-        """Whom a namespace names."""
+        """The owners of a namespace."""
         row = self._rows.get(namespaces.projection, key)
         return self._timeline("owners", row, row.owners) if row else []
 
@@ -42,12 +42,12 @@ class Surroundings:
         return self._timeline("models", row, row.models) if row else []
 
     def sharing(self, key: Key) -> list[tuple[int, str]]:
-        """What a node says of shared cards."""
+        """A node's report about shared cards."""
         row = self._rows.get(nodes.projection, key)
         return self._timeline("sharing", row, row.sharing) if row and row.cards else []
 
     def settle(self) -> None:
-        """Let go of what memory need not hold."""
+        """Drop rows not needed in memory."""
         if len(self._timelines) > KEPT:
             self._timelines.clear()
 
