@@ -1,1 +1,1 @@
-"""What every reactor stands on: journals, and the one that may publish."""
+"""The base of every reactor: journals, and the only publisher."""

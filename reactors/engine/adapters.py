@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that effects need, with its errors."""
+    """The part of :class:`bus.kube.client.KubeCluster` needed by effects, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -60,9 +60,9 @@ class Effector(Protocol):
     """Does one kind of decision, at most once for each, and never to another object than its target."""
 
     async def act(self, decision: Decision) -> tuple[Result, str]:
-        """What became of it, and in which words.
+        """The outcome, and a message about it.
 
-        Finds out first whether it is done already. May raise what :class:`bus.kube.client.KubeCluster` raises.
+        Checks first whether it is done already. May raise the errors of :class:`bus.kube.client.KubeCluster`.
         """
         ...
 
@@ -77,12 +77,12 @@ class QuotaObject(Protocol):
 
     @property
     def namespace(self) -> str:
-        """Where it lies; "" of kinds that lie in none."""
+        """Its namespace; "" for kinds without one."""
         ...
 
     @property
     def spec(self) -> QuotaSpec | None:
-        """What it limits; None = it is gone."""
+        """Its limits; None = it was deleted."""
         ...
 
 
@@ -100,21 +100,21 @@ class QuotaTrees(Protocol):
         ...
 
     async def say(self, tree: Tree, make: Callable[[TreeOverlay], Entry | None]) -> None:
-        """Append what ``make`` says on top of the tree as it is now, if it says anything."""
+        """Append the entry of ``make`` on top of the current tree, if it makes one."""
         ...
 
 
 class Adapters(msgspec.Struct, frozen=True, kw_only=True):
-    """How the effects of one reactor reach the world, and what the operator wants of them."""
+    """The connections of one reactor's effects to the world, and the operator's settings for them."""
 
     cluster: Cluster
     transport: Transport
     clock: Clock
-    #: What is known; effects read it and never change it.
+    #: The known state; effects read it and never change it.
     replica: Replica
     settings: ReactorSettings
     mode: Mode
-    #: None of a reactor that has none.
+    #: None for a reactor without one.
     policy: ReactorPolicy | None
     #: None: this process keeps no quotas, or writes no ledger.
     trees: QuotaTrees | None = None
@@ -126,9 +126,9 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """Effectors by wire type of their decisions; and what runs beside the machine for ever, unless the reactor is off."""
+    """Effectors by wire type of their decisions; and endless tasks beside the machine, unless the reactor is off."""
 
     effectors: Mapping[str, Effector] = {}
     beside: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
-    #: What keeps these effects from being done now, in sentences for people.
+    #: Current obstacles of these effects, in sentences for people.
     trouble: Callable[[], Iterable[str]] = tuple

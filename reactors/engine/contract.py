@@ -1,8 +1,8 @@
-"""What a reactor is: a name, a state folded from the history, triggers, a policy, and a pure ``decide``.
+"""The contract of a reactor: a name, a state folded from the history, triggers, a policy, and a pure ``decide``.
 
 A reactor is a replicated state machine. Its state before a trigger is the fold of the history up to it, plus all
-decisions that were appended before its own. So it can be told afterwards, from the history alone, what must have been decided
-(:mod:`reactors.engine.verify`), and a second process that decides the same trigger decides the same.
+decisions appended before its own. So the right decisions can be derived later from the history alone
+(:mod:`reactors.engine.verify`), and a second process decides the same on the same trigger.
 
 Source: docs/architecture.md.
 """
@@ -26,11 +26,11 @@ from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 
 class Conclusion(Protocol):
-    """A fact that was decided on the history up to ``after``, at the time of that event."""
+    """A fact decided on the history up to ``after``, at the time of that event."""
 
     @property
     def after(self) -> int:
-        """The newest event that was known."""
+        """The newest known event."""
 
     @property
     def at_us(self) -> int:
@@ -45,13 +45,13 @@ class Conclusion(Protocol):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """Something that a reactor is asked to decide on, and that is no event. Base of all such."""
+    """A request for a decision, other than an event. Base of all such requests."""
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """The event or review on which is decided, and its time (microseconds UTC): the only present that rules know.
+    """The event or review behind a decision, and its time (microseconds UTC). Rules know no other present.
 
-    ``sequence``: the event's, or of a review the newest event that was known.
+    ``sequence``: the event's; for a review, the newest known event.
     """
 
     sequence: int
@@ -65,20 +65,20 @@ class ProposedDecision(msgspec.Struct, frozen=True, kw_only=True):
     verb: type[Decision]
     key: str
     target: Target
-    #: Which quota it is about; "" = none.
+    #: The quota in question; "" = none.
     quota: str = ""
     reason: str
     numbers: dict[str, int] = {}
     #: Until when it may be done.
     expires_us: int
-    #: What this verb holds beside what every decision holds.
+    #: The fields of this verb beside those of every decision.
     fields: Mapping[str, Any] = {}
     #: Recorded and never done, also where the reactor is on.
     is_shadow: bool = False
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """An action that its reactor holds back by itself: the draft it would make, why not yet, and until when (0 = unknown)."""
+    """An action held back by its own reactor: its draft, the reason, and the end of the wait (0 = unknown)."""
 
     draft: ProposedDecision
     reason: str
@@ -86,9 +86,9 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class Concluded(msgspec.Struct, frozen=True):
-    """What a reactor decides on all that was read together. ``name`` makes it unique among those on one event.
+    """A decision on all events read together. ``name`` makes it unique among those on one event.
 
-    It takes effect where it stands in the history, in the process that decided it as in every other.
+    It takes effect at its place in the history, in its own process as in every other.
     """
 
     key: str
@@ -97,28 +97,28 @@ class Concluded(msgspec.Struct, frozen=True):
 
 
 class State(Protocol):
-    """What a reactor knows beside the state of the cluster, which it reads and never writes.
+    """The state of a reactor beside that of the cluster. It reads the cluster's state and never writes it.
 
-    A snapshot holds it: see :class:`projections.engine.parts.Part`, whose ways these are.
+    A snapshot holds it, with the methods of :class:`projections.engine.parts.Part`.
     """
 
     #: The facts that change it, or bases of them. It is given no others, and a process reads no others for it.
     reads: ClassVar[tuple[type[Fact], ...]]
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """Fold one event of this cluster, which the cluster's state took before; own decisions come once each, from the
+        """Fold one event of this cluster, after the cluster's state did. Own decisions come once each, from the
         moment they are made. Total and pure but for the state itself.
         """
 
     @property
     def Saved(self) -> type[msgspec.Struct]:  # noqa: N802
-        """The shape of what a snapshot holds of it."""
+        """The shape of its snapshot."""
 
     def saved(self) -> Any:
-        """What a snapshot holds of it."""
+        """The content of its snapshot."""
 
     def restore(self, saved: Any) -> None:
-        """Become what was saved, in a new state beside the restored state of the cluster."""
+        """Load a snapshot into a new state beside the restored state of the cluster."""
 
 
 class Reactor(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,11 +131,11 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     #: None: it has none, and runs wherever it can.
     policy: type[ReactorPolicy] | None
-    #: Its section of the settings, which stands there under the reactor's name.
+    #: Its section of the settings, under the reactor's name.
     settings: type[ReactorSettings]
-    #: What it does, for people: "culling", "giving back".
+    #: Its action, for people: "culling", "giving back".
     activity: str
-    #: Makes an empty state beside those of the cluster and of its quota trees, which it reads.
+    #: Makes an empty state beside those of the cluster and of its quota trees, for it to read.
     state: Callable[[ClusterState, QuotaTrees], State]
     triggers: tuple[type[Fact | Review], ...]
     #: Whether the newest event, one of ``triggers``, is anything to decide on; None = each is. A tick always is.
@@ -146,25 +146,25 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     managed: Callable[[Any], int] = lambda state: 0
     #: (state, decision, policy) to why it must not be done any more, a token; "" = it may.
     overtaken: Callable[[Any, Decision, Any], str] = lambda state, decision, policy: ""
-    #: Who does what is decided, and what runs beside, by the adapters of one process.
+    #: Its effectors and background tasks, from the adapters of one process.
     effects: Callable[[Any], Any]
-    #: What a scraper sees of it, as of the newest event that was folded.
+    #: Its metrics for a scraper, as of the newest folded event.
     metrics: Callable[[Any], Iterator[Metric]] = lambda replica: iter(())
-    #: How many objects that it may run are run by whom, where others may run them, too.
+    #: By runner, the number of objects in its scope, for reactors with other possible runners.
     run_by: Callable[[Any], Mapping[str, int]] = lambda replica: {}
-    #: Wire types of the events that no other process may have appended to since it decided; its own are among them.
+    #: Wire types of events, its own included. A decision fails if another process appended one of them since.
     expects: str = "decision.*"
-    #: The wire type of what it concludes, to which no other process may have appended either.
+    #: The wire type of its conclusions; another process may not have appended one either.
     concludes_as: str = ""
-    #: (state, the policy in force) to what is decided once on all that was read together; the next is decided when that was read.
-    #: What it is decided on is the state alone, so it depends on no process and is derived again from the history.
+    #: (state, current policy) to one decision on all events read together; the next follows after that decision was read.
+    #: It depends on the state alone, not on the process, so it can be derived again from the history.
     concludes: Callable[[Any, Current], Sequence[Concluded]] | None = None
-    #: Kinds of objects of which it hears at once while it is on, for a little more CPU: somebody waits for what it does.
+    #: Kinds of objects published at once while it is on, for a little more CPU: users wait for its effects.
     hears_at_once: frozenset[str] = frozenset()
-    #: (state, trigger, policy) to what is due and not among the drafts, for people who ask why.
+    #: (state, trigger, policy) to due decisions outside the drafts, to explain them to people.
     rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda state, trigger, policy: ()
 
 
 def decision_id(reactor: str, sequence: int, key: str) -> str:
-    """The id of what ``reactor`` decides about ``key`` on the event ``sequence``: 32 hex digits."""
+    """The id of the decision of ``reactor`` about ``key`` on the event ``sequence``: 32 hex digits."""
     return hashlib.sha256(f"{reactor}\n{sequence}\n{key}".encode()).hexdigest()[:32]

@@ -1,9 +1,9 @@
-"""What was decided and is not done yet: folded from decisions and outcomes. Pure.
+"""Decisions that are not carried out yet: folded from decisions and outcomes. Pure.
 
 An effector has no durable consumer: its acks would not survive a crash (docs/reliability.md: 1,958 of
-2,000 acked messages came back), and the history says the same by itself. A decision without an outcome is outstanding. If
-the process ends between an act and its outcome, the act is tried again and finds itself done, by what it left on the object;
-that is what makes at most one effect of a decision, and preconditions on uid and version keep it off other objects.
+2,000 acked messages came back), and the history has the same information. A decision without an outcome is outstanding. If
+the process ends between an act and its outcome, the act is tried again and finds its own mark on the object.
+So a decision has at most one effect, and preconditions on uid and version protect other objects.
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -22,7 +22,7 @@ from reactors.engine.policies import Current
 
 
 class SavedEffects(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The outstanding decisions in a snapshot."""
 
     outstanding: dict[str, SavedDecision]
 
@@ -46,19 +46,20 @@ class Effects(Part):
             self.outstanding.pop(fact.decision, None)
 
 
-#: What a reactor says of a decision whose object is not there any more; it may have been done, and not told.
+#: The reason for a decision about a deleted object. It may have been done without an outcome.
 GONE = "gone"
 
-#: How far behind its decision the clock may be that an effector reads.
+#: The longest delay of an effector's clock behind its decision.
 SKEW_US = 60_000_000
 
 
 def hindrance(
     decision: Decision, current: Current | None, *, hold: str, overtaken: str, now_us: int
 ) -> tuple[Result, str] | None:
-    """(result, message) for a decision that must not be done any more, or whose object is gone; None = it may.
+    """(result, message) for a decision that must not be carried out any more, or has lost its object; None = it may.
 
-    ``hold``: why nothing may happen that nobody asked for; ``overtaken``: why this decision is not right any more.
+    ``hold``: the reason to hold all actions without a person's
+    request; ``overtaken``: the reason why this decision is now wrong.
     """
     if now_us > decision.expires_us:
         return "stale", "expired"

@@ -1,4 +1,4 @@
-"""Metrics of the machine, and of the reactors that run in it. Pure."""
+"""Metrics of the machine and of its reactors. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reactors.engine.replica import Replica
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
-    """All of them, as of the newest event that was folded."""
+    """All metrics, as of the newest folded event."""
     for reactor in replica.reactors.values():
         yield from reactor.metrics(replica)
     withheld = Counter(replica.withheld.values())

@@ -1,13 +1,13 @@
-"""Safety before automation: when nothing destructive may be decided, and how much of it at most. A fold, pure.
+"""Safety before automation: times without destructive decisions, and the largest number of them. A fold, pure.
 
 - In any five minutes at most max(1, 2 % of a reactor's objects) destructive decisions, of all reactors together.
 - None for ten minutes, and no warnings either, after the history was recovered, after a complete list without more
-  than 20 % of the objects that were known, and after two ticks more than 60 s apart in either direction. That may only
-  be a Bursar that was stopped for a while: what it knows is as old then.
+  than 20 % of the known objects, and after two ticks more than 60 s apart in either direction. The cause may
+  only be a stopped Bursar, but then its knowledge is as old.
 - The reactor's own :class:`~reactors.engine.contract.Pace`.
 
-All of it follows from facts in the history, and time is that of ticks, so a replay is held by the same. An
-object that was seen after a list was asked for is not missed in it.
+All of it follows from facts in the history, and time is that of ticks, so a replay has the same limits. An
+object observed after the request for a list is not missing from it.
 
 Source: docs/reliability.md; docs/architecture.md.
 """
@@ -45,9 +45,9 @@ POD = "Pod"
 
 
 class _List(msgspec.Struct):
-    """A list while its parts are read: how many objects were known before it, and how many were lost since.
+    """A list whose parts are being read: the number of objects known before it, and of those lost since.
 
-    Parts of several watchers' lists interleave, so what any of them is without counts for each that is being read.
+    Parts of several watchers' lists interleave, so a loss in any of them counts for each list being read.
     """
 
     asked_us: int
@@ -82,7 +82,7 @@ class Interlocks(Part):
         self.ticked_us = 0
         self._reason = ""
         self._until_us = 0
-        #: What is to hold from the next tick on.
+        #: The holds from the next tick on.
         self._pending = ""
         self._seen_us: dict[str, dict[str, int]] = {}
         #: Unfinished lists by kind and version.
@@ -112,13 +112,13 @@ class Interlocks(Part):
             self._ticked(at_us)
 
     def hold(self, now_us: int) -> str:
-        """Why nothing may be decided at ``now_us`` but what a person asked for; "" = it may."""
+        """The reason to decide nothing at ``now_us`` without a person's request; "" = decisions are allowed."""
         return self._pending or (self._reason if now_us < self._until_us else "")
 
     def gate(self, now_us: int) -> Gate:
-        """The limits on what is decided at ``now_us``."""
+        """The limits on decisions at ``now_us``."""
         recent = [one for one in self._recent if now_us - one.at_us < WINDOW_US]
-        # What is pending holds from the next tick on.
+        # Pending holds start at the next tick.
         until_us = now_us + HOLD_US if self._pending else self._until_us
         return Gate(self.hold(now_us), now_us, recent, until_us)
 
@@ -154,7 +154,7 @@ class Interlocks(Part):
             del lists[fact.resource_version]
 
     def _unfinished(self, kind: str, asked_us: int) -> dict[str, _List]:
-        """The lists of a kind that may still be read; one that its watcher gave up is forgotten in time."""
+        """The unfinished lists of a kind; one given up by its watcher is forgotten in time."""
         found = [
             (version, one)
             for version, one in self._lists.get(kind, {}).items()
@@ -164,7 +164,7 @@ class Interlocks(Part):
 
 
 class Gate:
-    """Lets decisions of one moment through while limits allow, in the order in which they come."""
+    """Admits decisions of one moment while limits allow, in the given order."""
 
     def __init__(
         self, hold: str, now_us: int, recent: list[Decision], held_until_us: int = 0
@@ -188,7 +188,7 @@ class Gate:
         return reason
 
     def until_us(self, decision: Decision, reason: str, *, managed: int, pace: Pace) -> int:
-        """When what was refused for ``reason`` may be made, if nothing else happens; 0 = unknown."""
+        """The time at which a decision refused for ``reason`` may be made, without further events; 0 = unknown."""
         if reason == self._hold:
             return self._held_until_us
         for limit in self._limits(decision, managed, pace):
@@ -204,7 +204,7 @@ class Gate:
 
     def _limits(self, decision: Decision, managed: int, pace: Pace) -> list[_Limit]:
         target, minute_us = decision.target, 60 * SECOND_US
-        # What a shadow decides takes nothing from what is really done.
+        # Shadow decisions use up no limits of real ones.
         alike = [one for one in self._recent if one.is_shadow == decision.is_shadow]
         mine = [one for one in alike if one.reactor == decision.reactor]
         found = [

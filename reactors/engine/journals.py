@@ -1,7 +1,7 @@
 """ADAPTER: the journals of all quota trees, followed from the bus and held in memory; and appending to them.
 
-A process appends its decisions on a tree behind the entry that they stand on. If another process, or another part of
-this one, appended since, nothing is stored; the reader then brings what the other one appended, and the decision is made
+A process appends its decisions on a tree behind the entry that they are based on. If another process, or another part of
+this one, appended since, nothing is stored. The reader then brings the other entries, and the decision is made
 again. There is no lock and no leader between webhook processes.
 
 Source: docs/architecture.md (admission); transport contract (``expect``).
@@ -50,12 +50,12 @@ _log = logging.getLogger(__name__)
 #: Bytes of decisions in one event; a message of the stream carries 64 KiB.
 LARGEST_GROUP = 48 * 1024
 
-#: How long a loser waits for what the winner appended before it tries again.
+#: The loser's wait for the winner's entries before it tries again.
 CATCH_UP_SECONDS = 1.0
 
 
 class SavedJournals(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The journals in a snapshot."""
 
     trees: dict[str, SavedTree]
     places: dict[tuple[str, str], str]
@@ -75,16 +75,16 @@ class Journals(Forest):
 
     def __init__(self, transport: Transport, clock: Clock, *, cluster: str, source: str) -> None:
         super().__init__()
-        #: Entries that were none. Not 0 means that somebody writes who should not.
+        #: Invalid entries. Not 0 means that an unauthorized writer publishes.
         self.parked = 0
-        #: The last sequence of the history that was taken in.
+        #: The last folded sequence of the history.
         self.sequence = 0
         self._transport = transport
         self._clock = clock
         self._cluster = cluster
         self._source = source
         self._moved = asyncio.Event()
-        #: By sequence: entries that we appended and have not read back yet. They are not decoded once more.
+        #: By sequence: own entries that are not read back yet. They are not decoded once more.
         self._own: dict[int, tuple[tuple[Event, Fact], ...]] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._turns: dict[str, Turns] = defaultdict(Turns)
@@ -99,7 +99,7 @@ class Journals(Forest):
         self._listeners.append(take)
 
     async def follow(self, then: Callable[[], None] = lambda: None) -> None:
-        """Read the history after what is known, for ever. ``then`` is called between two events now and then."""
+        """Read the history after the known part, for ever. ``then`` is called between two events now and then."""
         async for events in self._transport.read(after=self.sequence, linger_seconds=0.0):
             self.apply(events)
             then()
@@ -139,14 +139,14 @@ class Journals(Forest):
             take(one)
 
     def _entered(self, event: Event, ours: tuple[Event, ...]) -> None:
-        """Take in an entry, or a group of them. Forged, stale and unreadable ones raise and change nothing
+        """Fold an entry, or a group of them. Forged, stale and unreadable ones raise and change nothing
         (docs/wrong-input.md E11).
 
-        A writer that keeps to the expected sequence cannot leave one, and every reader passes over the same.
+        A writer with the expected sequence cannot leave one, and every reader skips the same.
         """
         tree = self.tree(event.key)
         if event.sequence <= tree.sequence:
-            # Our own append: nothing of this tree can lie between what it expected and what it stored.
+            # An own append: the tree has no entries between the expected and the stored sequence.
             return
         for one in ours:
             entry = _JOURNAL.get(one.type)
@@ -234,9 +234,9 @@ class Journals(Forest):
         return grouped_events
 
     async def newer(self, tree: Tree, sequence: int, refused: WrongExpectationError) -> None:
-        """Return when the tree is newer than ``sequence``, behind which ``refused`` says that something stands.
+        """Return when the tree is newer than ``sequence``: ``refused`` reports an entry behind it.
 
-        What was read there and is no entry is passed over. Raises BusUnavailableError when nothing comes: then the reader is
+        Invalid entries there are skipped. Raises BusUnavailableError if no entry comes: then the reader is
         behind.
         """
         try:

@@ -1,4 +1,4 @@
-"""By which policy each reactor goes, and whether all are paused: folded from the history. Pure.
+"""The current policy of each reactor, and the pause of all: folded from the history. Pure.
 
 Source: docs/architecture.md.
 """
@@ -22,7 +22,7 @@ from reactors.engine.settings import ReactorPolicy
 
 
 class Current(msgspec.Struct, frozen=True):
-    """What holds for a reactor now."""
+    """The current mode and policy of a reactor."""
 
     mode: Mode
     policy: ReactorPolicy
@@ -30,7 +30,7 @@ class Current(msgspec.Struct, frozen=True):
 
 
 class SavedPolicy(msgspec.Struct):
-    """What a snapshot holds of one policy."""
+    """One policy in a snapshot."""
 
     mode: Mode
     policy: dict[str, Any]
@@ -38,7 +38,7 @@ class SavedPolicy(msgspec.Struct):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """The pause of all reactors that is in force: its author, its time (microseconds) and the reason given."""
+    """The current pause of all reactors: its author, its time (microseconds) and its reason."""
 
     author: str
     since_us: int
@@ -46,7 +46,7 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class SavedPolicies(msgspec.Struct):
-    """What a snapshot holds of all of them."""
+    """All policies in a snapshot."""
 
     pause: Pause | None
     current: dict[str, SavedPolicy]
@@ -71,8 +71,8 @@ class Policies(Part):
         return self.pause is not None
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """Fold one event. A policy that this program cannot read leaves its reactor without one, and raises EnvelopeError:
-        going on by the old one would be what nobody wants any more.
+        """Fold one event. An unreadable policy leaves its reactor without one, and raises EnvelopeError:
+        the old policy is revoked, so going on with it would be wrong.
         """
         if isinstance(fact, PauseChanged):
             paused = Pause(fact.author, event.time_us, fact.reason)
@@ -88,7 +88,7 @@ class Policies(Part):
             self._current[fact.reactor] = Current(fact.mode, policy, fact.digest)
 
     def saved(self) -> SavedPolicies:
-        """What a snapshot holds, policies as their facts say them."""
+        """The content of a snapshot, with policies as in their facts."""
         current = {
             name: SavedPolicy(one.mode, _canonical(one.policy), one.digest)
             for name, one in self._current.items()
@@ -96,21 +96,21 @@ class Policies(Part):
         return SavedPolicies(self.pause, current)
 
     def restore(self, saved: SavedPolicies) -> None:
-        """Become what was saved. Raises ValueError or KeyError for a policy that this program cannot read."""
+        """Load a snapshot. Raises ValueError or KeyError for a policy that this program cannot read."""
         self.pause = saved.pause
         for name, one in saved.current.items():
             policy = self._types[name].model_validate(one.policy)
             self._current[name] = Current(one.mode, policy, one.digest)
 
     def of(self, reactor: str) -> Current | None:
-        """What holds for a reactor; None = nobody said, so it does nothing."""
+        """The current mode and policy of a reactor; None = none was set, so it does nothing."""
         return self._current.get(reactor)
 
 
 def policy_changed(
     reactor: str, mode: Mode, policy: ReactorPolicy, *, author: str
 ) -> PolicyChanged:
-    """The fact that ``reactor`` goes by ``policy``: equal policies give equal bytes."""
+    """The fact of a new ``policy`` for ``reactor``: equal policies give equal bytes."""
     body: dict[str, Any] = _canonical(policy)
     content = msgspec.json.encode({"mode": mode, "policy": body}, order="sorted")
     digest = hashlib.sha256(content).hexdigest()
@@ -118,7 +118,7 @@ def policy_changed(
 
 
 def _canonical(value: Any) -> Any:
-    """JSON values of a model, sets in order: which order a set has is another one in each process."""
+    """JSON values of a model, with sets sorted: their own order differs between processes."""
     if isinstance(value, BaseModel):
         return {name: _canonical(getattr(value, name)) for name in sorted(type(value).model_fields)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Why a due action is not done yet, in a sentence for each token. Source: docs/culling.md, "What holds it back"."""
+"""Reasons why a due action is not done yet, a sentence for each token. Source: docs/culling.md, "What holds it back"."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _VERBS = {
 
 
 def explained(one: Blocked) -> str:
-    """What is due, why it is not done, and until when: one sentence."""
+    """The due action, its obstacle, and the end of that: one sentence."""
     verb = _VERBS.get(one.decision.wire_type, one.decision.wire_type)
     until = f", until {format_stamp(one.until_us)}" if one.until_us else ""
     return f"{verb} is due and not done: {sentence(one.reason)}{until}"
 
 
 def short(one: Blocked) -> str:
-    """The token of what holds it, and the time of day (UTC) until when: for a column."""
+    """The token of its obstacle, and the time of day (UTC) of its end: for a column."""
     until = f" until {format_stamp(one.until_us)[11:16]}Z" if one.until_us else ""
     return f"{one.reason.replace('_', ' ')}{until}"
 
 
 def sentence(reason: str) -> str:
-    """What a token means."""
+    """The meaning of a token."""
     return SENTENCES.get(reason, reason.replace("_", " "))

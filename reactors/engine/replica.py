@@ -40,7 +40,7 @@ MOST = 500
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """A decision that is due and is not made: what it would be, the token of what holds it, and until when (0 = unknown)."""
+    """A due decision that is not made: its content, the token of its obstacle, and the end of that (0 = unknown)."""
 
     decision: Decision
     reason: str
@@ -48,7 +48,7 @@ class Blocked(msgspec.Struct, frozen=True):
 
 
 class SavedReplica(msgspec.Struct):
-    """What a snapshot holds of a replica: all of it, each reactor's own state by the reactor's name."""
+    """A replica in a snapshot, with each reactor's own state by the reactor's name."""
 
     sequence: int
     last: dict[str, int]
@@ -61,9 +61,9 @@ class SavedReplica(msgspec.Struct):
 
 
 class Replica(Part):
-    """What is known and decided in ``cluster``. Events of other clusters change nothing."""
+    """The known and decided state of ``cluster``. Events of other clusters change nothing."""
 
-    #: Whose snapshots: see :class:`reactors.engine.snapshots.Knows`.
+    #: The owner of its snapshots: see :class:`reactors.engine.snapshots.Knows`.
     name: ClassVar[str] = "reactors"
     Saved = SavedReplica
     derived = frozenset(
@@ -83,22 +83,22 @@ class Replica(Part):
         self.states: dict[str, State] = {
             one.name: one.state(self.cluster_state, self.quota_trees) for one in reactors
         }
-        #: What was let go at the newest trigger because of a limit: key to token.
+        #: Decisions dropped at the newest trigger because of a limit: key to token.
         self.withheld: dict[str, str] = {}
-        #: The newest event that was folded.
+        #: The newest folded event.
         self.sequence = 0
-        #: What reactors expect, see :attr:`Reactor.expects` and ``concludes_as``, to the newest such event, made here or read.
+        #: Events expected by reactors, see :attr:`Reactor.expects` and ``concludes_as``, to the newest one, made here or read.
         self.last = {
             name: 0 for one in reactors for name in (one.expects, one.concludes_as) if name
         }
-        #: Own decisions that were folded when they were made, and are still to be read.
+        #: Own decisions that were folded when made, and are still to be read.
         self._ahead: set[str] = set()
         self._triggers = {
             name: those
             for name, fact in VOCABULARY.items()
             if (those := [one for one in reactors if fact in one.triggers])
         }
-        #: By wire type: who takes such a fact, in this order.
+        #: By wire type: the readers of such a fact, in this order.
         self._appliers = {
             name: takers
             for name, fact in VOCABULARY.items()
@@ -107,12 +107,12 @@ class Replica(Part):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The types of the events that change it, as its parts declare them. Nothing else needs to be read for it."""
+        """The types of the events that change it, as its parts declare them. It needs no others."""
         return tuple(self._appliers)
 
     @property
     def version(self) -> str:
-        """What a snapshot must have been saved as to be restored here: these reactors by their rules, and parts of this shape."""
+        """The version of snapshots for this replica: these reactors by their rules, and parts of this shape."""
         parts = (SavedReplica, *(state.Saved for state in self.states.values()))
         decisions = (fact for fact in VOCABULARY.values() if issubclass(fact, Decision))
         rules = [f"{one.name} {one.version}" for one in self.reactors.values()]
@@ -125,18 +125,18 @@ class Replica(Part):
 
     @property
     def own(self) -> dict[str, msgspec.Raw]:
-        """What a snapshot holds of each reactor's own state."""
+        """Each reactor's own state in a snapshot."""
         encode = msgspec.msgpack.encode
         return {name: msgspec.Raw(encode(state.saved())) for name, state in self.states.items()}
 
     def restore(self, saved: SavedReplica) -> None:
-        """Become what was saved, in a new replica of the same reactors. Raises ValueError or KeyError where that is wrong."""
+        """Load a snapshot into a new replica of the same reactors. Raises ValueError or KeyError if it is wrong."""
         super().restore(saved)
         for name, state in self.states.items():
             state.restore(msgspec.msgpack.decode(saved.own[name], type=state.Saved))
 
     def apply(self, event: Event) -> None:
-        """Fold the next event. Raises EnvelopeError for one that cannot be read, UnsupportedVersionError for newer ones."""
+        """Fold the next event. Raises EnvelopeError for an unreadable one, UnsupportedVersionError for a newer one."""
         self.sequence = event.sequence
         if event.cluster != self.cluster or event.type not in self._appliers:
             return
@@ -147,13 +147,13 @@ class Replica(Part):
         self._fold(read(event, VOCABULARY), event)
 
     def made(self, events: Sequence[Event]) -> None:
-        """Fold own decisions that are stored, before they are read."""
+        """Fold own stored decisions, before they are read."""
         for event in events:
             self._ahead.add(event.id)
             self._fold(read(event, VOCABULARY), event)
 
     def is_trigger(self, event: Event) -> bool:
-        """Whether somebody decides on ``event``, which was folded last."""
+        """Whether a reactor decides on ``event``, the last folded one."""
         if event.cluster != self.cluster:
             return False
         return any(
@@ -164,9 +164,9 @@ class Replica(Part):
         )
 
     def decide(self, event: Event) -> list[Decision]:
-        """What is to be decided on ``event``, which was folded last; it is not made by this.
+        """The decisions on ``event``, the last folded one. This does not make them.
 
-        A reactor that is off decides nothing but what a person asked for.
+        A reactor that is off decides only on requests of people.
         """
         trigger = Trigger(event.sequence, event.time_us, read(event, VOCABULARY))
         gate = self.interlocks.gate(trigger.at_us)
@@ -194,7 +194,7 @@ class Replica(Part):
         return found[:MOST]
 
     def concluded(self) -> dict[str, list[Event]]:
-        """What is decided on all that was read, by what it expects, each a batch; it takes effect when it is read."""
+        """The conclusions on all events read, by expected event, each a batch; they take effect when they are read."""
         found: dict[str, list[Event]] = {}
         for reactor in self.reactors.values():
             current = self.policies.of(reactor.name)
@@ -209,14 +209,14 @@ class Replica(Part):
         return found
 
     def review(self, reactor: str, asked: Review, at_us: int) -> Sequence[Fact]:
-        """What a reactor without a policy decides on ``asked``; it is not made by this."""
+        """The decisions of a reactor without a policy on ``asked``. This does not make them."""
         decide, state = self.reactors[reactor].decide, self.states[reactor]
         return decide(state, Trigger(self.sequence, at_us, asked), None)
 
     def blocked(self, now_us: int) -> list[Blocked]:
-        """What is due at ``now_us`` and would not be decided then, and why not; for people who ask. Nothing is changed.
+        """Decisions due at ``now_us`` but blocked then, with their obstacles; for questions. Nothing is changed.
 
-        The limits let through what would be decided at that tick: the rest is blocked by them.
+        The limits admit the decisions of that tick: the rest is blocked by them.
         """
         trigger = Trigger(self.sequence, now_us, ClockTicked())
         gate = self.interlocks.gate(now_us)
@@ -241,7 +241,7 @@ class Replica(Part):
         return found
 
     def overtaken(self, decision: Decision) -> str:
-        """Why ``decision`` is not right any more by what is known now; "" = it is."""
+        """The reason why newer facts make ``decision`` wrong; "" = it is still right."""
         reactor = self.reactors.get(decision.reactor)
         current = self.policies.of(decision.reactor)
         if reactor is None or current is None:
@@ -259,7 +259,7 @@ class Replica(Part):
                 self.last[pattern] = event.sequence
 
     def _appliers_of(self, fact: type[Fact]) -> tuple[Callable[[Fact, Event], None], ...]:
-        # A policy that cannot be read raises, so it comes last.
+        # An unreadable policy raises, so it comes last.
         parts: tuple[State, ...] = (
             self.interlocks,
             self.effects,
@@ -267,7 +267,7 @@ class Replica(Part):
             self.policies,
         )
         found = [part.apply for part in parts if issubclass(fact, part.reads)]
-        # The others read what the cluster and the quotas are like after the event.
+        # The other parts read the cluster and the quotas as they are after the event.
         shared: tuple[ClusterState | QuotaTrees, ...] = (self.cluster_state, self.quota_trees)
         if found:
             found[:0] = [part.apply for part in shared if issubclass(fact, part.reads)]
@@ -296,7 +296,7 @@ def _made(
 
 
 def concluded_event(reactor: str, made: Concluded, cluster: str) -> Event:
-    """What a reactor decided on all that was read as an event: the same bytes whoever makes it, and whenever."""
+    """A reactor's conclusion on all events read, as an event: the same bytes in every process and at any time."""
     fact = made.fact
     return fact.event(
         cluster=cluster,
@@ -308,7 +308,7 @@ def concluded_event(reactor: str, made: Concluded, cluster: str) -> Event:
 
 
 def decision_event(decision: Decision, cluster: str) -> Event:
-    """The decision as an event: the same bytes whoever makes it, and whenever."""
+    """The decision as an event: the same bytes in every process and at any time."""
     return decision.event(
         cluster=cluster,
         key=decision.key,

@@ -1,11 +1,11 @@
 """ADAPTER: follows the history, publishes the decisions of reactors, runs their effects, and reports the outcomes.
 
-- Decisions of one trigger are one atomic batch, on the condition that no other decision was appended since the newest that is
-  known here. A process that was paused, or a second one, so appends nothing; it reads on and decides at the next tick.
-- Only fresh triggers are decided on: those read after the end that the history had at the start, and not late.
-- Effects are acted on one after another, or several at once where they are independent, each only if it is not overtaken
+- Decisions of one trigger are one atomic batch, on the condition that the newest decision known here is still the
+  newest one. So a process that was paused, or a second one, appends nothing; it reads on and decides at the next tick.
+- Only fresh triggers lead to decisions: those read after the history's end at the start, and not late.
+- Effects are carried out one after another, or several at once if they are independent, each only if it is not overtaken
   by then. There is no durable consumer, see :mod:`reactors.engine.effects`.
-- A reactor's limit per minute holds for what is done, too: after an outage of the API server the decisions of several
+- A reactor's limit per minute limits effects, too: after an outage of the API server the decisions of several
   minutes are outstanding at once.
 
 Source: docs/architecture.md; docs/reliability.md.
@@ -47,11 +47,11 @@ from reactors.engine.replica import Replica, decision_event
 from reactors.engine.settings import ReactorPolicy
 from reactors.engine.snapshots import Snapshots
 
-#: A trigger that is read later than this after it was published is not decided on: the next one comes soon.
+#: A trigger read later than this after its publishing leads to no decision: the next one comes soon.
 LATE_US = 30 * SECOND_US
-#: Between two attempts at what failed for now, seconds.
+#: Between two attempts after a temporary failure, seconds.
 AGAIN_SECONDS = 5.0
-#: So often is asked again who is told that the API server knows no right of his: it may have just started.
+#: Between two attempts after the API server denied a right: it may have just started.
 RIGHTS_TIMES = 3
 #: So many independent decisions are done at once: as many as there are connections for small writes.
 AT_ONCE = 8
@@ -72,11 +72,11 @@ class Runner:
         troubles: Mapping[str, Callable[[], Iterable[str]]] | None = None,
         moves: Moves | None = None,
     ) -> None:
-        """``moves`` is told of whatever was read."""
+        """``moves`` is called after each read event."""
         self.replica = replica
-        #: By activity: what keeps its effects from being done now, in sentences for people.
+        #: By activity: current obstacles of its effects, in sentences for people.
         self.troubles = troubles or {}
-        #: Events that could not be read. Not 0 means that somebody writes who should not.
+        #: Unreadable events. Not 0 means that an unauthorized writer publishes.
         self.parked = 0
         self._transport = transport
         self._clock = clock
@@ -88,17 +88,17 @@ class Runner:
         self._rightless: dict[str, int] = {}
         #: When this process did destructive decisions, by reactor, the oldest first; microseconds UTC.
         self._done_us: dict[str, list[int]] = {}
-        #: Decisions that this process settled; their outcome may still have to be read.
+        #: Decisions settled by this process; their outcome may still have to be read.
         self._settled: set[str] = set()
         #: Triggers up to here are history.
         self._past = 0
-        #: The newest of what was concluded here; and the time of the newest event.
+        #: The newest conclusion of this process; and the time of the newest event.
         self._concluded = 0
         self._newest_us = 0
         self._moves = moves or Moves()
 
     async def follow(self) -> None:
-        """Read the history after what the replica knows, for ever, and decide."""
+        """Read the history after the replica's last event, for ever, and decide."""
         self._past = (await self._transport.head()).last_sequence
         async for events in self._transport.read(after=self.replica.sequence, linger_seconds=0.0):
             for event in events:
@@ -129,7 +129,7 @@ class Runner:
             await self._decide(event)
 
     async def conclude(self) -> None:
-        """Decide once on all that was read together, where a reactor does so; not before its last such decision was read."""
+        """Decide once on all events read together, for reactors with conclusions; not before the last conclusion was read."""
         replica = self.replica
         if replica.sequence < max(self._past, self._concluded):
             return
@@ -173,7 +173,7 @@ class Runner:
         return sequences
 
     async def _publish(self, events: list[Event], expected: Expectation) -> list[int]:
-        """Their sequences. What may have been stored must be known before anything else is decided."""
+        """Their sequences. Whether an uncertain append was stored must be known before the next decision."""
         while True:
             try:
                 return await self._transport.publish(events, expect=expected)
@@ -183,7 +183,7 @@ class Runner:
                 await asyncio.sleep(error.delay_seconds)
 
     async def act(self) -> None:
-        """Have everything done that is outstanding, for ever."""
+        """Carry out all outstanding decisions, for ever."""
         while True:
             sequence = self.replica.sequence
             try:
@@ -194,7 +194,7 @@ class Runner:
                 await self._moves.next(AGAIN_SECONDS)
 
     async def work(self) -> None:
-        """Try every outstanding decision once. What fails for now stays outstanding."""
+        """Try every outstanding decision once. A temporary failure leaves it outstanding."""
         now = asyncio.get_running_loop().time()
         outstanding = self.replica.effects.outstanding
         self._settled &= outstanding.keys()
@@ -209,7 +209,7 @@ class Runner:
         await self._try_all(deque(one for one in due if one.is_independent))
 
     async def _try_all(self, waiting: deque[Decision]) -> None:
-        """Try decisions that are independent, :data:`AT_ONCE` at a time. The first error is raised once all have ended."""
+        """Try independent decisions, :data:`AT_ONCE` at a time. The first error is raised once all have ended."""
 
         async def one_after_another() -> None:
             while waiting:
@@ -230,7 +230,7 @@ class Runner:
             await self._settle(decision, *settled)
 
     def _is_too_much(self, decision: Decision) -> bool:
-        """Whether its reactor has done in the last minute what its pace allows."""
+        """Whether its reactor has reached its pace in the last minute."""
         current = self.replica.policies.of(decision.reactor)
         if not decision.is_destructive or current is None:
             return False
@@ -240,7 +240,7 @@ class Runner:
         return len(recent) >= current.policy.pace.per_minute
 
     async def _done(self, decision: Decision) -> tuple[Result, str] | None:
-        """What became of a decision; None = it is to be tried again."""
+        """The outcome of a decision; None = it is to be tried again."""
         replica, now_us = self.replica, self._clock.now_us()
         hindered = hindrance(
             decision,
@@ -267,7 +267,7 @@ class Runner:
             # Also where a proxy answers in the API server's stead, or with too much.
             _log.warning("decision %s waits: %s", decision.id, error)
             delay = error.delay_seconds if isinstance(error, RetryableError) else 0.0
-            # The history moves all the time; an API server that is in trouble must not be asked at each move.
+            # The history moves all the time; an API server in trouble must not be called at each move.
             self._again_at[decision.id] = asyncio.get_running_loop().time() + max(
                 delay, AGAIN_SECONDS
             )
@@ -298,7 +298,7 @@ class Runner:
             await self._transport.publish([event], expect=Expectation(event.subject, 0))
         except WrongExpectationError:
             _log.info("decision %s was settled by another process", decision.id)
-        # Until it is read, what was settled must not be tried again.
+        # Until its outcome is read, a settled decision must not be tried again.
         self._settled.add(decision.id)
         self._again_at.pop(decision.id, None)
         self._rightless.pop(decision.id, None)
@@ -306,7 +306,7 @@ class Runner:
 
 
 async def tick(transport: Transport, clock: Clock, cluster: str) -> None:
-    """Say what time it is, every ten seconds, for ever. Two that do so say it once."""
+    """Publish the time every ten seconds, for ever. Two tickers publish each tick once."""
     while True:
         now_us = clock.now_us()
         event = ClockTicked().event(
@@ -320,7 +320,7 @@ async def tick(transport: Transport, clock: Clock, cluster: str) -> None:
             await transport.publish([event])
         except RetryableError as error:
             _log.warning("the clock cannot tick now: %s", error)
-        # By what was published, not by what time it is now: a sleep that ended a moment early would skip the next tick.
+        # By the published time, not by the present one: a sleep that ended a moment early would skip the next tick.
         next_us = (now_us // TICK_US + 1) * TICK_US
         await asyncio.sleep(min(max(next_us - clock.now_us(), 0), TICK_US) / SECOND_US)
 
@@ -335,7 +335,7 @@ async def announce(
     *,
     author: str,
 ) -> None:
-    """Say by which policy a reactor goes from now on, unless the history says so already."""
+    """Publish a reactor's new policy, unless the history has it already."""
     fact = policy_changed(reactor, mode, policy, author=author)
     current = runner.replica.policies.of(reactor)
     if current is not None and current.digest == fact.digest:

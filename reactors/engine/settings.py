@@ -1,4 +1,4 @@
-"""What may be set of a reactor: its mode, its policy, and who is told of warnings. A reactor's section is in its own folder."""
+"""Settings common to reactors: mode, policy, and the address for warnings. A reactor's section is in its own folder."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class ReactorPolicy(BaseModel):
 
     @property
     def follows(self) -> frozenset[str]:
-        """The kinds that are followed only for it, see :class:`bus.kube.watch.contract.Source`."""
+        """The kinds followed only for it, see :class:`bus.kube.watch.contract.Source`."""
         return frozenset()
 
 
 class ReactorSettings(Protocol):
-    """The section of the settings that a reactor brings: a pydantic model whose defaults make a whole section."""
+    """A reactor's section of the settings: a pydantic model whose defaults make a whole section."""
 
     def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, ReactorPolicy] | None:
-        """Mode and policy that the operator wants; None of a reactor that has no policy.
+        """The operator's mode and policy; None for a reactor without a policy.
 
-        ``environment``: where another program's variables count, too.
+        ``environment``: variables of other programs may count, too.
         """
 
     def announcement(self, mode: Mode) -> str:
-        """What ``bursar up`` says when it starts: what is done in ``mode``, and how that is changed; "" = nothing."""
+        """The line of ``bursar up`` at its start: the effect of ``mode``, and the way to change it; "" = none."""
 
 
 class WarnSettings(BaseModel):
@@ -75,8 +75,8 @@ class WarnSettings(BaseModel):
 
     @property
     def receiver(self) -> Receiver | None:
-        """Who is told of warnings; None = nobody. Reads the token's file: raises OSError."""
-        # The library behind it takes a tenth of a second to import, which no question to the ledger should pay.
+        """The receiver of warnings; None = none. Reads the token's file: raises OSError."""
+        # Importing the library behind it takes a tenth of a second; questions to the ledger should not pay for it.
         from bus.notify import Receiver
 
         if self.warn_url is None:

@@ -1,7 +1,7 @@
-"""ADAPTER: what a reader knew at any sequence, from the nearest snapshot and the archive after it; and writing snapshots.
+"""ADAPTER: a reader's state at any sequence, from the nearest snapshot and the archive after it; and writing snapshots.
 
-A snapshot is written when many events were read since the newest, and at the end of a process, by the process that writes the
-ledger. Decisions wait only while the state is encoded; compressing and storing run beside. Writing takes at most a twentieth of the
+The process that writes the ledger writes a snapshot after many events since the newest one, and at its own end.
+Decisions wait only while the state is encoded; compressing and storing run beside. Writing takes at most a twentieth of the
 time, however large the state is.
 
 Source: docs/architecture.md (snapshots).
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 #: Events between two snapshots: the next start reads no more than these, a second or so.
 EVERY = 10_000
-#: The time of a snapshot, and as often that long without one.
+#: The rest after a snapshot, as a multiple of the time to write it.
 PAUSE = 20
-#: At the end, so long the ledger may take to store what was read.
+#: At the end, the longest wait for the ledger to store the read events.
 END_SECONDS = 2.0
 #: Longest wait for the ledger to store it; then the next one comes.
 STORED_SECONDS = 60.0
 #: Between two looks whether it did.
 LOOK_SECONDS = 0.1
 
-#: What reading one raises whose digest is right and whose content is not.
+#: Errors of a snapshot with the right digest and the wrong content.
 WRONG = (ValueError, KeyError, TypeError, AssertionError)
 
 _log = logging.getLogger(__name__)
 
 
 class Knows(Protocol):
-    """What follows the history of one cluster, and can be saved and restored: see :class:`projections.engine.parts.Part`."""
+    """A fold of one cluster's history that can be saved and restored: see :class:`projections.engine.parts.Part`."""
 
     @property
     def name(self) -> str:
@@ -56,15 +56,15 @@ class Knows(Protocol):
 
     @property
     def cluster(self) -> str:
-        """The one that it follows."""
+        """The followed cluster."""
 
     @property
     def version(self) -> str:
-        """By which rules it knows what, and in which shape."""
+        """The version of its rules and of its shape."""
 
     @property
     def sequence(self) -> int:
-        """The newest event that was folded."""
+        """The newest folded event."""
 
     @property
     def is_pure(self) -> bool:
@@ -72,13 +72,13 @@ class Knows(Protocol):
 
     @property
     def Saved(self) -> type[msgspec.Struct]:  # noqa: N802
-        """The shape of what a snapshot holds."""
+        """The shape of its snapshot."""
 
     def saved(self) -> Any:
-        """What a snapshot holds."""
+        """The content of its snapshot."""
 
     def restore(self, saved: Any) -> None:
-        """Become what was saved."""
+        """Load a snapshot."""
 
 
 K = TypeVar("K", bound=Knows)
@@ -109,14 +109,14 @@ def at(
             try:
                 replica.apply(event)
             except EnvelopeError:
-                # As live readers do: the ledger counts what is parked.
+                # As live readers do: the ledger counts parked events.
                 continue
     replica.sequence = until
     return replica
 
 
 def restored(select: Select, make: Callable[[], K], until: int, keys: Collection[bytes] = ()) -> K:
-    """What the newest snapshot up to ``until`` holds that is right; what ``make`` makes without any."""
+    """The state from the newest correct snapshot up to ``until``; without one, the result of ``make``."""
     found = make()
     for state in states(select, reader_of(found), until, keys):
         try:
@@ -129,19 +129,19 @@ def restored(select: Select, make: Callable[[], K], until: int, keys: Collection
 
 
 def reader_of(knows: Knows) -> Reader:
-    """Whose snapshots those of a reader are."""
+    """The snapshot name of a reader."""
     return Reader(knows.name, knows.cluster, knows.version)
 
 
 class Snapshots:
-    """Writes snapshots of what one reader knows into the ledger, sealed by ``signer``."""
+    """Writes snapshots of one reader's state into the ledger, sealed by ``signer``."""
 
     def __init__(self, store: Store, knows: Knows, signer: Signer | None = None) -> None:
         self._store = store
         self._seal = signer.seal if signer is not None else None
         self._knows = knows
         self._reader = reader_of(knows)
-        #: The newest that was written, or is being written.
+        #: The newest snapshot, written or in progress.
         self._sequence = last(store.select, self._reader)
         self._not_before = 0.0
         self._writing: asyncio.Task[None] | None = None
@@ -160,7 +160,8 @@ class Snapshots:
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
-        """Write the last one, if the ledger has stored by now what was read. After an ``error`` what is known may be no fold."""
+        """Write the last one, if the ledger has stored all read events
+        by now. After an ``error`` the state may be no pure fold."""
         if error is not None and not isinstance(error, asyncio.CancelledError):
             return
         try:
@@ -189,7 +190,7 @@ class Snapshots:
                     write, self._store, self._reader, sequence, state, self._seal
                 )
             except sa.exc.SQLAlchemyError as error:
-                # A ledger that cannot be written ends its writer; a snapshot alone is not needed.
+                # A ledger without write access ends its writer; a missing snapshot alone does no harm.
                 _log.warning("a snapshot could not be written: %s", error)
                 return
             if done or began > ends:

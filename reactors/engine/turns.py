@@ -1,7 +1,7 @@
-"""Whose turn it is to append where several processes do: one after the other, in the order of their names.
+"""Turns of processes that append to the same tree: one after the other, in the order of their names.
 
-Without turns a winner appends again before the others have read what it appended, so that they lose again and again, and
-each loss costs the server as much as an append. A turn is only a courtesy: whoever does not wait does no harm, as the
+Without turns a winner appends again before the others have read its entry. So they lose again and again, and
+each loss costs the server as much as an append. A turn is only a courtesy: a process that does not wait does no harm, as the
 expected sequence decides. Measured with three processes, 16 and 64 askers, sync always, on a busy machine: 0.7 losses
 an append instead of 1.8, 1.5 and 1.1 times the decisions a second, and half the p99.
 
@@ -10,10 +10,10 @@ Pure but for its state; times are seconds of one monotonic clock.
 
 from __future__ import annotations
 
-#: A process that appended this long ago still takes part. Longer than an append takes; short, as the others wait for it.
+#: A process with an append in this time still takes part. Longer than an append; short, since the others wait for it.
 REMEMBERED_SECONDS = 0.5
 
-#: The longest turn: a process that is slower than this is overtaken.
+#: The longest turn: a slower process is overtaken.
 LONGEST_SECONDS = 0.05
 
 
@@ -35,7 +35,7 @@ class Turns:
         self._last = source
 
     def wait(self, source: str, now: float) -> float:
-        """How long ``source`` lets others go first; 0 when it is its turn, or nobody else appends."""
+        """The time for which ``source`` lets others go first; 0 when it is its turn, or it appends alone."""
         since = now - REMEMBERED_SECONDS
         others = sorted(name for name, at in self._seen.items() if at > since and name != source)
         if not others:

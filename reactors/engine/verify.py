@@ -1,10 +1,10 @@
-"""Were these decisions what the rules make of this history? Decides all of it again and compares the bytes. Pure.
+"""Verification of decisions: decides the whole history again by the rules and compares the bytes. Pure.
 
-What reactors decide once on all that was read (passes of the scheduler) names the event on which it was decided. Its effect begins
-where it stands, so it is compared at the one place and folded at the other.
+A conclusion on all events read (a pass of the scheduler) names the event of its decision. Its effect begins
+at its own place, so it is compared at the one place and folded at the other.
 
-A trigger without recorded decisions proves nothing: nobody may have been there to decide. Where there are some, they are one
-atomic batch, so all of them and no others must come out. Decisions by another version of a reactor's rules are passed over.
+A trigger without recorded decisions proves nothing: perhaps no process was running. Recorded decisions are one
+atomic batch, so all of them and no others must be derived. Decisions by another version of a reactor's rules are skipped.
 
 Source: docs/architecture.md.
 """
@@ -26,8 +26,8 @@ from reactors.engine.replica import Replica, decision_event
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """``what``: ``not_derived`` (recorded, and the rules do not make it), ``altered`` (they make another), ``missing``
-    (they make it, and it was not recorded with the others).
+    """``what``: ``not_derived`` (recorded, but the rules do not make it), ``altered`` (they make another), ``missing``
+    (they make it, but the recorded batch lacks it).
     """
 
     what: str
@@ -37,7 +37,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Rederived(msgspec.Struct, frozen=True):
-    """How many decisions came out the same, how many were passed over, and those that did not come out."""
+    """The number of equal decisions, the number of skipped ones, and the mismatches."""
 
     same: int
     passed_over: int
@@ -51,8 +51,8 @@ def rederive(
     decided: Iterable[Event] | None = None,
     known: Callable[[Replica, int], None] = lambda replica, before: None,
 ) -> Rederived:
-    """Decide the history of ``cluster`` again. ``history`` gives all its events in order; ``decided`` are the decisions
-    among them, for which it is asked once more where they are not given. ``known`` is shown what is known before each event,
+    """Decide the history of ``cluster`` again. ``history`` returns all its events in order; ``decided`` are the decisions
+    among them, read from ``history`` again if not given. ``known`` is called with the state before each event,
     with its sequence, and at the end.
     """
     recorded: dict[int, list[tuple[Event, Decision]]] = {}
@@ -73,7 +73,7 @@ def rederive(
         try:
             replica.apply(event)
         except EnvelopeError:
-            # As live readers do: the ledger counts what is parked.
+            # As live readers do: the ledger counts parked events.
             continue
         concluded.compare(event.sequence, replica)
         stored = recorded.pop(event.sequence, None)
@@ -97,7 +97,7 @@ def rederive(
 
 
 class _Concluded:
-    """What was decided on all that was read, by the event on which it was decided."""
+    """Recorded conclusions on all events read, by the event of their decision."""
 
     def __init__(self, reactors: Sequence[Reactor]) -> None:
         self.same = 0
@@ -117,7 +117,7 @@ class _Concluded:
         self._recorded.setdefault(fact.after, []).append((event, fact.rules))
 
     def compare(self, sequence: int, replica: Replica) -> None:
-        """Decide again on what is known after the event ``sequence``, if something was decided on it."""
+        """Decide again on the state after the event ``sequence``, if a conclusion names it."""
         stored = self._recorded.pop(sequence, None)
         if stored is None:
             return
@@ -131,7 +131,7 @@ class _Concluded:
         self._found += mismatches
 
     def end(self) -> list[Mismatch]:
-        """What was found, when all was read."""
+        """The mismatches, after all events were read."""
         for stored in self._recorded.values():
             self._found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in stored]
         return self._found
@@ -156,12 +156,12 @@ VERBS = {name: fact for name, fact in VOCABULARY.items() if issubclass(fact, Dec
 
 
 def decided_types(reactors: Sequence[Reactor]) -> set[str]:
-    """The wire types of all that is compared: decisions, and what reactors decide once on all that was read."""
+    """The wire types of all compared events: decisions, and conclusions of reactors on all events read."""
     return {*VERBS, *(one.concludes_as for one in reactors if one.concludes)}
 
 
 def _decision(event: Event) -> Decision | None:
-    """The decision in an event; None for others, and for one that cannot be read: that is parked."""
+    """The decision in an event; None for others, and for an unreadable one: that is parked."""
     verb = VERBS.get(event.type)
     try:
         return verb.read(event) if verb is not None else None

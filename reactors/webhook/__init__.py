@@ -1,6 +1,6 @@
 """The synchronous way in: AdmissionReview ⇄ Review and Answer, TLS, certificates, registration at the API server.
 
-What is decided here is nothing: the decision is a `Handler` that is given, and so is the answer for when it fails.
+It makes no decisions: it calls the given `Handler`, and its substitute after a failure.
 """
 
 from reactors.webhook.application import Application, ApplicationState, Handler

@@ -3,12 +3,12 @@
 Routes and request objects of a framework are not used: on reviews of 3 KB over TLS starlette's cost 35 us of CPU each.
 Health and figures have a port of their own (:mod:`reactors.webhook.health`).
 
-The deadline does not rely on the handler, and costs one timer. It does not cancel and hope: the timer itself answers
-with what `failure` says, and then cancels the handler, whenever that may end. (Refused: a task for each handler, 30 us.)
-What the handler has published until then stands; a grant that no object follows lapses (docs/architecture.md). A
+The deadline costs one timer and does not rely on the handler. At the deadline, the timer itself sends
+the answer of `failure`, and then cancels the handler, whenever that may end. (Refused: a task for each handler, 30 us.)
+Events published by the handler until then stay; a grant without an object lapses (docs/architecture.md). A
 handler that blocks the event loop is beyond this; then the API server's own timeout and failurePolicy decide.
 
-Whatever begins as an AdmissionReview gets an answer with its uid. Where the rest is too large, malformed or late, `unread`
+Every body that begins as an AdmissionReview gets an answer with its uid. If the rest is too large, malformed or late, `unread`
 answers by its outline. Memory is bounded apart from that: a large body waits for its turn with 128 KiB, one in its turn
 takes up to `MAX_BYTES`, and beyond that only its outline is kept.
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #: Decides one review. Must not block the event loop; is cancelled at the deadline.
 Handler = Callable[[Review], Awaitable[Answer]]
 
-#: Large bodies that are read at once, each up to `MAX_BYTES`, and of them those of one namespace; further ones wait.
+#: Large bodies read at once, each up to `MAX_BYTES`, and of them those of one namespace; further ones wait.
 LARGE_AT_ONCE = 8
 LARGE_OF_ONE = 3
 
@@ -63,23 +63,23 @@ _UNKNOWN = Answer(
 
 
 class ApplicationState(msgspec.Struct):
-    """What has been answered since the start."""
+    """Counts of answers since the start."""
 
     allowed: int = 0
     #: By reason token.
     denied: Counter[str] = msgspec.field(default_factory=Counter)
-    #: Requests that are no reviews, by HTTP status.
+    #: Requests without a review, by HTTP status.
     refused: Counter[int] = msgspec.field(default_factory=Counter)
-    #: Reviews for which the handler said nothing in time.
+    #: Reviews without an answer of the handler in time.
     late: int = 0
-    #: Reviews for which the handler raised.
+    #: Reviews with an error of the handler.
     failed: int = 0
     #: From a request's headers to the end of its answer.
     times: Histogram = msgspec.field(default_factory=Histogram)
 
 
 def reviewed(state: ApplicationState) -> Iterator[Metric]:
-    """What this process has answered since its start."""
+    """The answers of this process since its start."""
     reviews = [Sample(state.allowed, {"allowed": "true", "reason": ""})]
     reviews += [Sample(n, {"allowed": "false", "reason": why}) for why, n in state.denied.items()]
     unreadable = [Sample(n, {"status": str(status)}) for status, n in state.refused.items()]
@@ -95,10 +95,10 @@ def reviewed(state: ApplicationState) -> Iterator[Metric]:
 
 
 class _DisconnectedError(Exception):
-    """The asker has gone; nobody waits for an answer."""
+    """The client has disconnected, so an answer has no reader."""
 
 
-#: Review uid and its answer, or why there is no review; None = nobody waits.
+#: Review uid and its answer, or the reason why there is no review; None = the client is gone.
 _Reply = tuple[str, Answer] | ReviewError | None
 
 
@@ -133,18 +133,18 @@ class _Exchange:
         self.late: asyncio.Task[None] | None = None
 
     def outline(self) -> Outline | None:
-        """What was read of the review so far; None where it has not begun, or is none."""
+        """The outline of the review as read so far; None if it has not begun, or the body is none."""
         found = self.reader.outline() if self.reader is not None else None
         return found or self.begun or (outline_of(bytes(self.raw)) if self.raw else None)
 
 
 class Application:
-    """Answers reviews with `handler`, with `failure` where that fails or is late, with `unread` where one cannot be read exactly.
+    """Answers reviews with `handler`, with `failure` after its error or delay, with `unread` for unreadable reviews.
 
     `deadline_seconds` counts from the request's headers to the start of its answer, the reading of the body included.
-    Twice as long must be shorter than the webhook's timeoutSeconds: a body that has not begun is waited for once more.
-    `mutate` answers `POST /mutate`; what cannot be read passes it as it is, to the validating webhook. `with_empty`
-    adds `POST /empty`, which allows everything and is the control of benchmarks; never in service.
+    Twice as long must be shorter than the webhook's timeoutSeconds: a body that has not begun is awaited for once more.
+    `mutate` answers `POST /mutate`; an unreadable object passes it unchanged, to the validating webhook. `with_empty`
+    adds `POST /empty`, the control of benchmarks: it allows everything, and is never in service.
     """
 
     def __init__(
@@ -210,15 +210,15 @@ class Application:
         try:
             return review.uid, await handler(review)
         except Exception as error:
-            # An answer that comes too late is not another failure.
+            # An answer after the deadline is not another failure.
             self.state.failed += exchange.late is None
             _log.exception("the review %s of %s failed", review.uid, review.resource)
             return review.uid, self._failed(review, error)
 
     async def _read(self, exchange: _Exchange, receive: Receive) -> Review:
-        """The review in the body. A large one takes a turn before the rest of it is read, and a thread to be read in.
+        """The review in the body. A large one waits for a turn before the rest of it is read, and is decoded in a thread.
 
-        So neither memory nor the event loop is taken by bodies that are large on purpose.
+        So intentionally large bodies use up neither the memory nor the event loop.
         """
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
@@ -248,7 +248,7 @@ class Application:
     async def _outlined(
         self, exchange: _Exchange, raw: bytearray, receive: Receive, more: bool
     ) -> Outline | None:
-        """The outline of what is too large to be held, whatever its size."""
+        """The outline of a review too large to hold, of any size."""
         loop, piece = asyncio.get_running_loop(), bytes(raw)
         exchange.reader = reader = Reader()
         raw.clear()
@@ -262,7 +262,7 @@ class Application:
     def _expire(self, exchange: _Exchange) -> None:
         loop = asyncio.get_running_loop()
         if exchange.review is None and not exchange.is_prolonged and exchange.outline() is None:
-            # Without a beginning there is no answer that the API server would take.
+            # Without a uid at its beginning, the API server would accept no answer.
             exchange.is_prolonged = True
             exchange.timer = loop.call_later(self._deadline_seconds, self._expire, exchange)
             return
@@ -326,7 +326,7 @@ def _unread(exchange: _Exchange, outline: Outline, reason: str | None) -> Answer
 
 
 def _check_headers(scope: Scope) -> None:
-    """Raises ReviewError for what no API server sends."""
+    """Raises ReviewError for headers that no API server sends."""
     if scope["method"] != "POST":
         raise ReviewError(status=405, reason="reviews are posted")
     content_type = b""

@@ -1,13 +1,13 @@
 """ADAPTER: the serving certificates' files: made and renewed by us, or given and watched.
 
-Ours come in generations. A generation is an authority of ten years and the newest serving certificate that it signed.
+Own certificates come in generations. A generation is an authority of ten years and the newest serving certificate signed by it.
 Serving certificates are renewed after two thirds of their life and need no new trust: an administrator registers the
 authority once. It signs for the webhook's names alone (name constraints), so its key is worth no more than the key beside it.
 An authority is replaced a year before its end, in two steps: the next one is first *trusted* by the API server, beside the
-current one (`renew` gives the bundle), and only then *served* (`promote`). The authority before stays trusted until it
+current one (`renew` returns the bundle), and only then *served* (`promote`). The authority before stays trusted until it
 expires, as other processes may serve it a little longer.
 
-Given files (cert-manager, a mounted secret) are used as they are; where they change, `digest` does.
+Given files (cert-manager, a mounted secret) are used as they are. After a change of them, `digest` changes.
 
 Source: docs/architecture.md (webhook: certificates); Kubernetes, "Admission Webhook Good Practices".
 """
@@ -60,13 +60,13 @@ class Certificates(Protocol):
         """Its private key."""
 
     def renew(self) -> bytes:
-        """Makes what is missing or due; the authorities that the API server has to trust, PEM.
+        """Makes missing or due certificates; returns the authorities for the API server to trust, PEM.
 
-        Empty where they are not ours to tell. Raises CertificateError.
+        Empty if another program manages the bundle. Raises CertificateError.
         """
 
     def promote(self) -> None:
-        """Serve the newest certificate: called once the API server trusts what `renew` gave."""
+        """Serve the newest certificate: called once the API server trusts the bundle of `renew`."""
 
     def digest(self) -> bytes:
         """Of certificate and key: another one where they have changed. Raises CertificateError."""
@@ -75,7 +75,7 @@ class Certificates(Protocol):
 class OwnCertificates:
     """Generations in a folder, for these `names` (DNS names and IP addresses).
 
-    Processes that share the folder share the generations. Files are readable by their owner alone.
+    Processes with the same folder share the generations. Files are readable by their owner alone.
     """
 
     def __init__(self, folder: Path, names: tuple[str, ...], clock: Clock) -> None:
@@ -105,7 +105,7 @@ class OwnCertificates:
             current = self._fresh(self.certificate, now_us)
             coming = self._fresh(self._next, now_us)
             if current is None:
-                # Nobody can be served with it, so there is nobody to wait for.
+                # It cannot serve any client, so there is no client to wait for.
                 current = self._make(self.certificate, now_us)
             if coming is not None and not coming.names.issuperset(self._names):
                 coming = None
@@ -113,11 +113,11 @@ class OwnCertificates:
                 coming = self._make(self._next, now_us)
             previous = self._read(self._previous)
         known = [one for one in (previous, current, coming) if one and one.is_trusted(now_us)]
-        # Oldest first, so that a promotion changes nothing of what is trusted.
+        # Oldest first, so a promotion does not change the trusted bundle.
         return b"".join(one.authority for one in sorted(known, key=lambda one: one.begins_us))
 
     def trusted(self) -> bytes:
-        """What `renew` gives, of a folder that has an authority. Raises CertificateError where it has none."""
+        """The bundle of `renew`, for a folder with an authority. Raises CertificateError if it has none."""
         content_digest(self.certificate)
         return self.renew()
 
@@ -128,7 +128,7 @@ class OwnCertificates:
             coming = self._read(self._next)
             if coming is None or now_us < coming.made_us + SETTLE_SECONDS * SECOND_US:
                 return
-            # A copy, so that there is a current one at every moment.
+            # A copy, so there is a current one at every moment.
             _write(self._previous, self.certificate.read_bytes())
             os.replace(self._next, self.certificate)
 
@@ -147,7 +147,7 @@ class OwnCertificates:
         return _decoded(content)
 
     def _fresh(self, path: Path, now_us: int) -> _Generation | None:
-        """The generation of a file, with a serving certificate that is not due. None where it cannot be served any more."""
+        """The generation of a file, with a serving certificate that is not due. None if it cannot be served any more."""
         found = self._read(path)
         if found is None or not found.is_trusted(now_us):
             return None
@@ -177,7 +177,7 @@ class OwnCertificates:
 
 
 class GivenCertificates:
-    """Files that somebody else keeps fresh. `authority` None = the CA bundle is not ours to tell."""
+    """Files renewed from outside. `authority` None = another program manages the CA bundle."""
 
     def __init__(self, certificate: Path, key: Path, authority: Path | None = None) -> None:
         self.certificate = certificate
@@ -189,7 +189,7 @@ class GivenCertificates:
         return b"" if self._authority is None else _content(self._authority)
 
     def promote(self) -> None:
-        """What is there is served."""
+        """Do nothing: the given files are served."""
 
     def digest(self) -> bytes:
         """See :class:`Certificates`."""
@@ -204,7 +204,7 @@ class _Generation(msgspec.Struct, frozen=True):
     #: Of the serving certificate.
     served_from_us: int
     served_until_us: int
-    #: PEM of the authority's certificate, and of its key; b"" = it was made by a version that kept none.
+    #: PEM of the authority's certificate, and of its key; b"" = made by a version that kept none.
     authority: bytes
     signs: bytes
 
@@ -225,7 +225,7 @@ class _Generation(msgspec.Struct, frozen=True):
 
 
 def _decoded(content: bytes) -> _Generation:
-    """Raises ValueError for anything that was not written here."""
+    """Raises ValueError for any content not written here."""
     serving, authority = x509.load_pem_x509_certificates(content)
     keys = [_KEY + one.partition(_END)[0] + _END for one in content.split(_KEY)[1:]]
     for key in keys:
@@ -252,7 +252,7 @@ _KEY, _END = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----\n"
 
 
 def _authority(names: tuple[str, ...], now_us: int) -> bytes:
-    """PEM of an authority that signs for these names alone, and of its key."""
+    """PEM of an authority limited to these names, and of its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bursar-webhook-ca")])
     only = x509.NameConstraints([_constraint(name) for name in names], None)
@@ -352,7 +352,7 @@ def _us(moment: datetime) -> int:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, never readable by others."""
+    """Write all of it or nothing, never readable by others."""
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -364,12 +364,12 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def ends_us(path: Path) -> list[int]:
-    """When the certificates of a file end, soonest first; nothing where that cannot be read. Raises CertificateError."""
+    """The end times of a file's certificates, soonest first; empty if it cannot be read. Raises CertificateError."""
     try:
         found = x509.load_pem_x509_certificates(_content(path))
         return sorted(_us(one.not_valid_after_utc) for one in found)
     except ValueError:
-        # Who serves it judges whether it can be used.
+        # The server of the file judges whether it can be used.
         return []
 
 

@@ -1,9 +1,9 @@
-"""One connection: HTTP/1.1 over TLS, with a deadline for each phase, bounds on its bytes, and a look at who it is.
+"""One connection: HTTP/1.1 over TLS, with a deadline for each phase, bounds on its bytes, and a check of the client.
 
-The name in a client's certificate is looked at when the handshake is done, before a byte of a request is read.
+The name in a client's certificate is checked after the handshake, before a byte of a request is read.
 
-The bytes are read by httptools, and nothing stands between it and the application: an ASGI server of others (uvicorn) took
-15 to 20 us of CPU more for each review, and bounds neither the time nor the size of headers. One sweep a second looks at the
+httptools reads the bytes, with no other layer between it and the application. An external ASGI server (uvicorn) took
+15 to 20 us of CPU more for each review, and bounds neither the time nor the size of headers. One sweep a second checks the
 deadline of every connection; a timer for each request would cost more than all of this. The header's size is bounded twice:
 by the raw bytes while it is incomplete, and by its fields when it is complete, as one read may hold more than the bound.
 
@@ -28,7 +28,7 @@ from reactors.webhook.tls import names_of
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-#: Bytes of a body that are held for the application; then the other side has to wait.
+#: Bytes of a body held for the application; then the client has to wait.
 MOST_HELD = 65_536
 
 _NEVER = math.inf
@@ -46,7 +46,7 @@ class _TooLargeError(Exception):
 
 
 class Traffic:
-    """What one server has open: connections after their handshake, and answers that are being made."""
+    """The open work of one server: connections after their handshake, and answers in progress."""
 
     def __init__(self) -> None:
         self.connections: set[Connection] = set()
@@ -57,7 +57,7 @@ class Traffic:
 
 
 class Connection(asyncio.Protocol):
-    """One connection that ``gate`` let in, from its accept to its end. Keeps :class:`reactors.webhook.gate.Guest`."""
+    """One connection admitted by ``gate``, from its accept to its end. Implements :class:`reactors.webhook.gate.Guest`."""
 
     def __init__(self, application: ASGIApp, traffic: Traffic, gate: Gate, address: str) -> None:
         self._application = application
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._limits = gate.limits
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
-        # A request that asks to close is answered whatever comes behind it.
+        # A request to close is answered, whatever bytes follow.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._transport: asyncio.Transport | None = None
         self.address = address
@@ -78,9 +78,9 @@ class Connection(asyncio.Protocol):
         self.handshake: asyncio.Task[None] | None = None
         self._is_in_request = self._has_headers = False
         self._received = 0
-        #: The header that is being read.
+        #: The header in progress.
         self._head = Head()
-        #: The request that is being answered, those that came before their turn (HTTP pipelining), and the last that began.
+        #: The request in progress, those that came before their turn (HTTP pipelining), and the last that began.
         self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._latest: Exchange | None = None
@@ -102,14 +102,14 @@ class Connection(asyncio.Protocol):
             self.cut()
 
     def cut(self) -> None:
-        """End it at once, in whatever phase it is."""
+        """End it at once, in any phase."""
         if self._transport is not None:
             self._transport.abort()
         elif self.handshake is not None:
             self.handshake.cancel()
 
     def end(self) -> None:
-        """Close it, after the answer that is being made."""
+        """Close it, after the answer in progress."""
         if self._latest is not None and not self._latest.is_done:
             self._latest.keeps_alive = False
         elif self._transport is not None:
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The handshake is done: look who it is."""
+        """Check the client: the handshake is done."""
         self._transport = transport
         self._traffic.connections.add(self)
         self.due = self._loop.time() + self._limits.header_seconds
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Nothing else than HTTP/1.1 is spoken: the request is answered as it is, and what follows is not read.
+            # Only HTTP/1.1 is spoken: the request is answered as it is, and later bytes are not read.
             assert self._latest is not None
             self._latest.keeps_alive = False
         except httptools.HttpParserError:
@@ -188,12 +188,12 @@ class Connection(asyncio.Protocol):
         self._head.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One field of its header; what comes behind a body (trailers) is read by nobody."""
+        """One field of its header; fields after a body (trailers) are ignored."""
         self._head.fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The whole header is there: a request to answer, unless it is too large."""
-        # What came so far is more than the header; only where that is too much the header itself need be measured.
+        # The read bytes are more than the header; the header itself is measured only if they exceed the bound.
         if (
             self._received > self._limits.header_bytes
             and self._head.size > self._limits.header_bytes
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def wants_more(self) -> None:
-        """The application waits for more of the body; who sends his next request before he is answered has to wait."""
+        """The application waits for more of the body; a pipelined request has to wait."""
         if self._is_paused and not self._waiting and not self._is_closing():
             assert self._transport is not None
             self._is_paused = False
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
         self.due = self.idle_since + self._limits.idle_seconds
 
     def drains(self) -> None:
-        """The answer is out: what is left of the body is read and dropped, for a while."""
+        """The answer is sent: the rest of the body is read and dropped, for a while."""
         self.due = self._loop.time() + self._limits.close_seconds
         self.wants_more()
 
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
         return self._transport is None or self._transport.is_closing()
 
     def _refuse_bytes(self) -> None:
-        """No HTTP: say so and close. Of what was refused already nothing more is said."""
+        """No HTTP: answer so and close. A refused request gets no second answer."""
         if self._is_closing():
             return
         self._gate.ended["not HTTP"] += 1
@@ -296,7 +296,7 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _refuse(self) -> None:
-        """Too many bytes: say so where nothing was answered yet, and close."""
+        """Too many bytes: answer so if no answer was sent yet, and close."""
         if self._is_closing():
             return
         self._gate.ended["too large"] += 1

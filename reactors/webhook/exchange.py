@@ -1,8 +1,8 @@
 """One request and its answer on a connection, as ASGI has them. Opens no socket.
 
-The application is called when the bytes that came with the headers were read, mostly the whole body, so that it waits for
-nothing. Head and body of an answer of one piece are one write, so one record of TLS. An answer may be out before the body is
-whole; the rest of the body is read and dropped.
+The application is called when the bytes after the headers were read, mostly the whole body, so it need not
+wait. Head and body of an answer of one piece are one write, so one record of TLS. An answer may be sent before the body is
+complete; the rest of the body is read and dropped.
 
 Source: ASGI, "HTTP & WebSocket ASGI Message Format"; RFC 9112.
 """
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Line(Protocol):
-    """The part of its connection that an exchange needs."""
+    """The part of its connection needed by an exchange."""
 
     def write(self, data: bytes) -> None:
         """Send these bytes."""
@@ -60,7 +60,7 @@ class Exchange:
         self.scope = scope
         #: Whether the connection stays open after the answer.
         self.keeps_alive = keeps_alive
-        #: Bytes of the body that the application has not taken yet.
+        #: Bytes of the body before the application takes them.
         self.held = 0
         self.is_done = self.is_gone = False
         self._line = line
@@ -68,7 +68,7 @@ class Exchange:
         self._is_expecting = is_expecting
         self._pieces: list[bytes] = []
         self._is_whole = self._is_delivered = self._is_chunked = False
-        #: Of the answer: None before it begins, nothing once it is out.
+        #: The answer's head: None before it begins, empty once it is sent.
         self._head: bytes | None = None
         self._moved: asyncio.Event | None = None
 
@@ -94,7 +94,7 @@ class Exchange:
         self._wake()
 
     async def run(self, application: ASGIApp) -> None:
-        """Let the application answer. What it does not answer is an error of ours."""
+        """Let the application answer. A missing answer is an error of ours."""
         try:
             await application(self.scope, self.receive, self.send)
         except Exception:
@@ -131,7 +131,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": not self._is_whole}
 
     async def send(self, message: Message) -> None:
-        """The beginning of an answer, or a piece of its body. Nothing once the connection is closed."""
+        """The beginning of an answer, or a piece of its body. Does nothing on a closed connection."""
         if (takes := self._line.takes) is not None:
             await takes.wait()
         if self.is_gone:

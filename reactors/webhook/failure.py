@@ -1,11 +1,11 @@
 """The answers to reviews that were not decided in time, or cannot be read exactly. Pure.
 
-Closed for what would raise a charge, open for everything else (docs/reliability.md): a workload that asks for more is
-refused and may be asked for again, and so is a change of who controls it; a change that asks for no more, an edit of
-labels that name no quota, a scale down, a delete, the removal of a finalizer pass, so that an outage of Bursar keeps
-nobody from tidying up. Everything else passes with a warning.
+Closed for reviews that would raise a charge, open for all others (docs/reliability.md). A workload with a larger request is
+refused and may be tried again, and so is a change of its controller. A change without a larger request, an edit of
+labels other than the quota's, a scale down, a delete, and the removal of a finalizer pass. So users can
+tidy up during an outage of Bursar. Everything else passes with a warning.
 
-Whether a decision was stored is not known then: it may have been sent, and be stored later. So nothing is said of it.
+Whether a decision was stored is not known then: it may have been sent, and be stored later. So the answer does not mention it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from bus.kube.kinds import Ask
 from reactors.webhook.outline import Outline
 from reactors.webhook.review import Answer, Review
 
-#: The answer where the handler raised this exception, or said nothing in time (None). Pure.
+#: The answer after this exception of the handler, or after its deadline (None). Pure.
 Failure = Callable[[Review, Exception | None], Answer]
-#: The answer to a review of which only the outline was read, with the reason; None: not in time. Pure.
+#: The answer to a review with only its outline, with the reason; None: not in time. Pure.
 Unread = Callable[[Outline, str | None], Answer]
 
 UNAVAILABLE = "bursar-unavailable"
-#: The reason of a denial whose object cannot be read exactly.
+#: The reason to deny an object that cannot be read exactly.
 UNREADABLE = "unreadable-object"
 
 _PASSED = "Bursar could not check this request; it will be charged when it is seen"
 
 
 def closed_for(charged: Collection[tuple[str, str]]) -> Failure:
-    """Denies what asks for more of the charged resources, each (group, plural); allows the rest with a warning.
+    """Denies larger requests for charged resources, each (group, plural); allows the rest with a warning.
 
-    The denial has the reason `bursar-unavailable` and the code 503, so that clients see a fault that passes.
+    The denial has the reason `bursar-unavailable` and the code 503, so clients see a temporary fault.
     """
 
     def failure(review: Review, error: Exception | None) -> Answer:
@@ -50,8 +50,8 @@ def closed_for(charged: Collection[tuple[str, str]]) -> Failure:
 def unread(outline: Outline, reason: str | None) -> Answer:
     """The answer to a review of a governed object that cannot be read exactly; ``reason`` None: not in time.
 
-    A deletion passes, and so does an update that leaves alone all that may ask for more, or all but annotations of an object
-    that is being deleted. So what outgrew the limit can be deleted, and its finalizers can be removed.
+    A deletion passes. So does an update that changes no requests, or only annotations of an object
+    in deletion. So an object above the limit can be deleted, and its finalizers can be removed.
     """
     if outline.operation in ("DELETE", "CONNECT"):
         return Answer(True)
@@ -85,12 +85,12 @@ def _asks_for_more(review: Review) -> bool:
     try:
         return _rises(kinds.asked(kind, new), kinds.asked(kind, old))
     except DemandError:
-        # What cannot be read may ask for anything.
+        # An unreadable object may request anything.
         return True
 
 
 def _rises(new: Ask, old: Ask) -> bool:
-    """Whether anything is asked for that was not, of all pods or of each one, or of another quota."""
+    """Whether anything new is requested, for all pods or for each one, or from another quota."""
     return (
         new.labels != old.labels
         or _is_above(new.demand, old.demand)
@@ -104,7 +104,7 @@ def _is_above(new: dict[str, int], old: dict[str, int]) -> bool:
 
 
 def _written(item: dict[str, Any]) -> tuple[Any, ...]:
-    """All that may say how much of which quota is asked for, be it by a label or by an annotation."""
+    """All fields that may change the amount or the quota of a request, labels and annotations included."""
     metadata = item.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     # Stored objects leave empty maps out or not, as their writer did.

@@ -1,9 +1,9 @@
 """Connection limits of the webhook: accepts, refuses and closes connections.
 
-A neighbor on the network can open connections faster than anybody closes them. So their number is bounded, in all and for
-each address, far below the number of files that the process may open. Where a bound is met, the newcomer does not go: the
-connection that never completed a request and is open the longest goes first, then the longest idle one. Only where all are
-under a request is the newcomer refused. So an API server gets in however many idle connections there are.
+A neighbor on the network can open connections faster than they are closed. So their number is bounded, in all and for
+each address, far below the number of files that the process may open. At a bound, an older connection is closed: first the
+connection that never completed a request and is open the longest, then the longest idle one. Only if all are
+under a request, the new one is refused. So an API server gets in despite any number of idle connections.
 
 Source: Linux manual, accept(2), getrlimit(2); Kubernetes, "Admission Webhook Good Practices".
 """
@@ -20,7 +20,7 @@ from bus.metrics import Metric, Sample
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """What one connection may take, and how many there may be. An API server sends at most 600 requests at once."""
+    """Limits of one connection, and the number of connections. An API server sends at most 600 requests at once."""
 
     #: Open connections in all, handshakes included.
     most: int = 1_000
@@ -30,16 +30,16 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     handshake_seconds: float = 5.0
     #: From the first byte of a request (of the first one: from the handshake) to the end of its headers.
     header_seconds: float = 10.0
-    #: From the end of the headers to the end of the answer, whatever the application does.
+    #: From the end of the headers to the end of the answer, in any case.
     request_seconds: float = 30.0
     #: Between two requests. The API server drops idle connections after 90 s. Were we first, its next review could
     #: meet a closed connection.
     idle_seconds: int = 120
-    #: For a connection that is being closed, until it is cut.
+    #: For a connection in closing, until it is cut.
     close_seconds: float = 5.0
     #: Request line and headers of one request.
     header_bytes: int = 64 * 1024
-    #: Bytes of one request after its headers, whatever its encoding says of them. An API server sends fewer: it takes requests
+    #: Bytes of one request after its headers, in any encoding. An API server sends fewer: it accepts requests
     #: of 3 MiB, writes a byte as up to six, and adds the stored object and its own notes. Few of them are held at once.
     body_bytes: int = 256 * 1024 * 1024
 
@@ -61,7 +61,7 @@ class Guest(Protocol):
 
 
 class Gate:
-    """The open connections of one server. ``names``: what a client's certificate has to name one of; empty = any."""
+    """The open connections of one server. ``names``: a client's certificate must name one of them; empty = any."""
 
     def __init__(self, limits: ConnectionLimits, names: Iterable[str] = ()) -> None:
         self.limits = limits
@@ -69,7 +69,7 @@ class Gate:
         #: In the order of their accepts.
         self._guests: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()
-        #: Connections that were ended or refused, by reason.
+        #: Ended or refused connections, by reason.
         self.ended: Counter[str] = Counter()
         #: How often accepting paused because the machine had no file or memory for a connection.
         self.pauses = 0
@@ -81,7 +81,7 @@ class Gate:
         return iter(tuple(self._guests))
 
     def has_room(self, address: str) -> bool:
-        """Whether a connection from here may come in; makes room where somebody can go."""
+        """Whether a connection from here is accepted; makes room if another can be closed."""
         if self._by_address[address] >= self.limits.most_per_address:
             if not self._make_room(address):
                 return False
@@ -125,7 +125,7 @@ class Gate:
         return True
 
     def metrics(self) -> Iterator[Metric]:
-        """What became of connections since the start."""
+        """Connections since the start, by result."""
         yield Metric(
             "bursar_webhook_connections",
             "gauge",

@@ -1,4 +1,4 @@
-"""The header of one request, as the parser reads it piece by piece, and the scope that the application gets of it. Pure.
+"""The header of one request, as the parser reads it piece by piece, and its scope for the application. Pure.
 
 Source: RFC 9112; the ASGI specification, HTTP connection scope.
 """

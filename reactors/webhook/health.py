@@ -1,7 +1,7 @@
-"""What operators ask of the webhook, on a port of its own: whether it lives, whether it is ready, and its figures.
+"""Health of the webhook, on a port of its own: whether it lives, whether it is ready, and its figures.
 
-The port of the reviews may ask for client certificates, which neither a kubelet nor Prometheus has; and who may read figures
-need not be able to send reviews. This port is plain HTTP and decides nothing.
+The port of reviews may ask for client certificates, but a kubelet and Prometheus have none. And readers of figures
+need no right to send reviews. This port is plain HTTP and decides nothing.
 
 Source: Kubernetes, "Configure Liveness, Readiness and Startup Probes"; Prometheus, "Exposition formats".
 """
@@ -29,7 +29,7 @@ class HealthApplication:
         metrics: Callable[[], Iterable[Metric]] = tuple,
         routes: Sequence[Route] = (),
     ) -> None:
-        """``routes``: what else this port answers."""
+        """``routes``: more paths of this port."""
         #: The server of this port is about to stop.
         self.draining = False
         self._ready = ready
@@ -57,7 +57,7 @@ class HealthApplication:
 
 
 async def _in_parts(metrics: Iterable[Metric]) -> AsyncIterator[str]:
-    """The text in parts, between which reviews are answered: ten thousand quotas make 20 MB."""
+    """The text in parts, with reviews answered between them: ten thousand quotas make 20 MB."""
     for part in exposition(metrics):
         yield part
         await asyncio.sleep(0)

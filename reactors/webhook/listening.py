@@ -1,10 +1,10 @@
-"""ADAPTER: listens on an address and accepts connections, within the gate's bounds, and goes on where files run out.
+"""ADAPTER: listens on an address and accepts connections, within the gate's bounds, and survives a lack of files.
 
-The accept is done here and not by the event loop's own server, for three reasons. A newcomer is counted before a
-handshake costs anything. A process without files to open pauses for a second and says so, instead of spinning or dropping
-what it cannot take. And the handshake has a deadline.
+It accepts connections itself, without the event loop's own server, for three reasons. A new connection is counted before a
+handshake costs anything. A process without files to open pauses for a second and reports it, instead of spinning or dropping
+connections. And the handshake has a deadline.
 
-Source: Linux manual, accept(2), "Error handling": what goes wrong with one connection is tried again with the next.
+Source: Linux manual, accept(2), "Error handling": after an error with one connection, the next is tried.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bus.errors import PermanentError
 from reactors.webhook.connections import Connection
 from reactors.webhook.gate import Gate
 
-#: Connections that the kernel keeps for us while we are busy.
+#: Connections held by the kernel while we are busy.
 BACKLOG = 2_048
 #: Accepts in one go, before open connections have their turn.
 BATCH = 32
@@ -63,7 +63,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port that is listened on, once started."""
+        """The port of the listener, once started."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
@@ -98,12 +98,12 @@ class Listener:
         self._release()
 
     async def end(self) -> None:
-        """Cut every connection that is left."""
+        """Cut every remaining connection."""
         for guest in self._gate:
             guest.cut()
         if self._sweeping is not None:
             self._sweeping.cancel()
-        # Two turns of the loop for what closes.
+        # Two turns of the loop for closing connections.
         await asyncio.gather(*self._handshakes, return_exceptions=True)
         await asyncio.sleep(0)
 
@@ -162,7 +162,7 @@ class Listener:
         def end(task: asyncio.Task[None]) -> None:
             self._handshakes.discard(task)
             if task.cancelled():
-                # It may not have begun, and then nobody else closes it.
+                # It may not have begun, and then only this closes it.
                 connected.close()
 
         task.add_done_callback(end)

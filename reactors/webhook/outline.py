@@ -1,8 +1,8 @@
-"""The outline of a review: what its answer needs where its objects cannot be read exactly. Pure.
+"""The outline of a review: the fields for an answer if its objects cannot be read exactly. Pure.
 
-A tenant controls the size and the form of an object, and nothing that the API server writes before it. So the outline of
-whatever begins as an AdmissionReview has the uid, and such a review always gets an answer: no request can hand its decision
-to failurePolicy.
+A tenant controls the size and the form of an object, but not the fields written before it by the API server. So the outline of
+every body that begins as an AdmissionReview has the uid, and such a review always gets an answer. No request can hand its
+decision to failurePolicy.
 
 Source: Kubernetes, ``admission/v1``, "AdmissionRequest" (the order of its fields); docs/wrong-input.md.
 """
@@ -20,7 +20,7 @@ API_VERSION = "admission.k8s.io/v1"
 
 _TEXTS = ("uid", "subResource", "namespace", "name", "operation")
 _OBJECTS = ("object", "oldObject")
-#: All that may say how much of which quota is asked for.
+#: All fields that may change the amount or the quota of a request.
 _ASKS = (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
 _UID, _OWNERS = ("metadata", "uid"), ("metadata", "ownerReferences")
 _DELETION = ("metadata", "deletionTimestamp")
@@ -52,20 +52,20 @@ class Outline(msgspec.Struct, frozen=True):
     name: str = ""
     #: Whether all of the review was read: only then the rest is certain.
     is_whole: bool = False
-    #: Whether the object, the stored one or a template in them has a label that names a quota.
+    #: Whether the object, the stored one or a template in them has a label for a quota.
     names_quota: bool = False
-    #: The uids of both objects and of all owners that they name; None where they are unknown.
+    #: The uids of both objects and of all their owners; None if they are unknown.
     uids: frozenset[str] | None = None
     #: Those of the objects themselves.
     own: frozenset[str] = frozenset()
     #: Whether an update leaves spec, labels, annotations and owners alone.
     asks_alike: bool = False
-    #: Whether an update leaves spec, labels and owners of an object that is being deleted alone.
+    #: Whether an update keeps spec, labels and owners of an object in deletion.
     only_ends: bool = False
 
 
 class Reader:
-    """Reads the outline of a review piece by piece; holds a few KB, whatever the size of the review."""
+    """Reads the outline of a review piece by piece; holds a few KB, for a review of any size."""
 
     def __init__(self) -> None:
         self._scanner = Scanner(_ENTERED, _CHOSEN)
@@ -82,7 +82,7 @@ class Reader:
             self._last = (self._last + piece)[-_LONGEST_MARK:]
 
     def outline(self) -> Outline | None:
-        """What was read so far; None for what does not begin as an AdmissionReview."""
+        """The outline so far; None for a body that does not begin as an AdmissionReview."""
         if (
             self._value(("kind",)) != "AdmissionReview"
             or self._value(("apiVersion",)) != API_VERSION
@@ -143,7 +143,7 @@ class Reader:
 
 
 def outline_of(raw: bytes) -> Outline | None:
-    """The outline of a whole review, or of its beginning; None for what does not begin as an AdmissionReview."""
+    """The outline of a whole review, or of its beginning; None for a body that does not begin as an AdmissionReview."""
     reader = Reader()
     reader.feed(raw)
     return reader.outline()

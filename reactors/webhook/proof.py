@@ -1,8 +1,8 @@
-"""The review that proves that reviews arrive: asked for by a dry run through the API server, and denied with its own token.
+"""The test review that proves the way of reviews: a dry run through the API server, denied with its own token.
 
-A denial is the proof, for three reasons. It comes back through the API server, whichever process of ours answered. It shows that
-a refusal refuses, which is what enforcing means. And what was denied is never stored. Where no webhook is asked (a wrong
-address with failurePolicy Ignore, a configuration that somebody deleted), nobody else knows the token.
+A denial is the proof, for three reasons. It comes back through the API server, whichever process of ours answered. It proves
+that refusals work, and this is the purpose of enforcing. And denied objects are never stored. If the webhook is not called (a
+wrong address with failurePolicy Ignore, a deleted configuration), no other program knows the token.
 
 Source: Kubernetes, "Dynamic Admission Control" (dry run, failure policy).
 """
@@ -15,16 +15,16 @@ from typing import Any
 from reactors.webhook.review import Answer, Review
 
 ANNOTATION = "bursar.io/review-probe"
-#: The reason of the denial, which is the proof.
+#: The reason of the proving denial.
 ARRIVED = "review-arrived"
-#: Where it is asked: a governed namespace in which nothing runs; ``deploy/manifests/rbac/registrar.yaml`` makes it.
+#: The place of the test: a governed namespace without workloads; ``deploy/manifests/rbac/registrar.yaml`` makes it.
 NAMESPACE = "bursar-probe"
 
 _TOKEN = re.compile(r"[0-9a-f]{16}\Z")
 
 
 def path(namespace: str) -> str:
-    """The collection in which the probe is created."""
+    """The collection of the probe."""
     return f"/apis/apps/v1/namespaces/{namespace}/deployments"
 
 
@@ -45,7 +45,7 @@ def probe(token: str) -> dict[str, Any]:
 
 
 def answer(review: Review) -> Answer | None:
-    """The proof, where a review asks for it; else None. Only a dry run of nothing is a probe."""
+    """The proof, if a review asks for it; else None. Only a dry run of nothing is a probe."""
     if not review.dry_run or review.resource != "deployments" or review.operation != "CREATE":
         return None
     metadata = (review.object or {}).get("metadata")
@@ -57,5 +57,5 @@ def answer(review: Review) -> Answer | None:
 
 
 def arrival_text(token: str) -> str:
-    """What the API server's refusal says where the review arrived."""
+    """The text of the API server's refusal after the review arrived."""
     return f"the review {token} arrived at Bursar"

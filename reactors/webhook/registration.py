@@ -1,18 +1,18 @@
-"""The webhook configurations, as data: one that decides, one that has workloads wait. Pure.
+"""The webhook configurations, as data: one decides, one lets workloads wait. Pure.
 
-It names every resource; nothing is matched by a wildcard, so leases, nodes, events, reviews, namespaces and the objects
-that Bursar itself is made of are never asked about, and a cluster starts from nothing with failurePolicy Fail.
+It names every resource and has no wildcard. So leases, nodes, events, reviews, namespaces and Bursar's own objects
+are never reviewed, and a cluster starts from nothing with failurePolicy Fail.
 
-Pods that a controller makes below a governed owner are asked about by a webhook of their own, and only when they are
-created: while nobody answers they pass, whatever the policy is, so that an outage of Bursar keeps no controller from
-replacing a pod; what passed is charged when it is seen. That is safe as no request can make a running Bursar not answer
+Pods made by a controller below a governed owner have a webhook of their own, and are reviewed only at their
+creation. While Bursar is down they pass under either policy, so an outage keeps no controller from
+replacing a pod; passed pods are charged when they are observed. That is safe as no request can make a running Bursar not answer
 (:mod:`reactors.webhook.outline`). Any other change of theirs by a controller is left out. An
 ownerReference alone proves nothing: any tenant may write one.
 
-The deletion of a workload is never asked about. It asks for nothing, and so it never depends on Bursar.
+The deletion of a workload is never reviewed. It requests nothing, and so it never depends on Bursar.
 
-With failurePolicy Fail only what a label maps to a quota is refused while nobody answers: a label of the namespace, of the
-object or of its pod template. The rest has an entry of its own, which is asked in the same way and lets pass, so that work
+With failurePolicy Fail only objects with a label for a quota are refused while Bursar is down: a label of the namespace, of the
+object or of its pod template. The rest has an entry of its own, reviewed in the same way but passed on failure, so work
 without a quota goes on.
 
 Source: Kubernetes, "Dynamic Admission Control" and "Admission Webhook Good Practices"; docs/wrong-input.md.
@@ -41,30 +41,30 @@ _QUOTAS = (
     ("bursar.io", ("v1alpha1",), "bizgroupresourcequotas", "Cluster"),
     ("scheduling.sigs.k8s.io", ("v1alpha1",), "elasticquotas", "Namespaced"),
 )
-#: What claims and their templates request never changes. Whose a claim says to be may change.
+#: Requests of claims and of their templates never change. The owner of a claim may change.
 _CLAIMS = (
     ("resource.k8s.io", ("v1",), "resourceclaims", "Namespaced", ["CREATE", "UPDATE"]),
     ("resource.k8s.io", ("v1",), "resourceclaimtemplates", "Namespaced", ["CREATE"]),
 )
 _CHANGES = ["CREATE", "UPDATE", "DELETE"]
-#: References to owners that a condition reads. CEL has a budget for each request; one that exceeds it falls under failurePolicy.
+#: Owner references read by a condition. CEL has a budget for each request; one that exceeds it falls under failurePolicy.
 _MOST_OWNERS = 64
 
 
 class RegistrationSettings(msgspec.Struct, frozen=True):
-    """How the API server reaches the webhook, and what it asks it about."""
+    """The way of the API server to the webhook, and the objects of its reviews."""
 
-    #: Bursar's own namespace: never asked about, so that Bursar can always be repaired.
+    #: Bursar's own namespace: never reviewed, so Bursar can always be repaired.
     namespace: str
     #: Service in that namespace; the certificate must be for `<service>.<namespace>.svc`.
     service: str = "bursar-webhook"
     port: int = 443
     #: Instead of the service: `https://host:port`, for a Bursar outside of the cluster.
     url: str = ""
-    #: What happens while no webhook answers. Ignore lets requests through, to be charged as ungoverned when they are seen; Fail
-    #: refuses those that a label maps to a quota.
+    #: The policy while the webhook is down. Ignore lets requests through, to be charged as ungoverned when observed; Fail
+    #: refuses those with a label for a quota.
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
-    #: More namespaces that are never asked about. Whoever can write workloads there is not held to any quota.
+    #: More namespaces without reviews. Users with the right to write workloads there have no quota.
     exempt_namespaces: tuple[str, ...] = ()
     #: User names and groups of controllers: those of Notebook, TFJob, RayCluster, as
     #: `system:serviceaccount:<namespace>:<name>`, besides Kubernetes' own.
@@ -100,9 +100,9 @@ def configuration(
 def mutating_configuration(
     settings: RegistrationSettings, governed: Iterable[Kind], ca_bundle: bytes
 ) -> Json:
-    """The object at `MUTATING_PATH`: what can wait is asked about when it is created. See :mod:`reactors.queue.hold`.
+    """The object at `MUTATING_PATH`: workloads that can wait are reviewed at their creation. See :mod:`reactors.queue.hold`.
 
-    While nobody answers it, such a workload is created as it is, and the validating webhook decides.
+    While Bursar is down, such a workload is created unchanged, and the validating webhook decides.
     """
     rules = [
         _rule(kind.group, kind.versions, kind.resource, "Namespaced", ["CREATE"])
@@ -143,8 +143,8 @@ def _webhook(
 
 
 def _by_mapping(webhook: Json) -> list[Json]:
-    """Entries that together match what ``webhook`` does, each request once: those of mapped namespaces, of labelled objects, and
-    the rest, which passes while nobody answers. With Ignore it is one entry.
+    """Entries that together match the requests of ``webhook``, each request once: those of mapped namespaces, of labelled
+    objects, and the rest, passed while Bursar is down. With Ignore it is one entry.
     """
     if webhook["failurePolicy"] == "Ignore":
         return [webhook]
@@ -189,7 +189,7 @@ def _namespaces(settings: RegistrationSettings) -> Json:
         "operator": "NotIn",
         "values": sorted(exempt),
     }
-    # Only on namespaces, which tenants cannot write; a label on the workload would be an open adapter.
+    # Only on namespaces, since tenants cannot write them; a label on the workload would be an open bypass.
     by_label = {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["ignore"]}
     return {"matchExpressions": [by_name, by_label]}
 
@@ -209,7 +209,7 @@ def _workload_rules(kinds: tuple[Kind, ...]) -> list[Json]:
 
 
 def _subresource(kind: Kind) -> str:
-    """By which other way an object of the kind can come to ask for more."""
+    """The subresource through which an object of the kind can request more."""
     if (kind.group, kind.resource) == ("", "pods"):
         return "resize"
     return "scale" if kind.scales else ""
@@ -232,10 +232,10 @@ def _conditions(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> list
     return [
         {
             "name": "not-a-controllers-pod-below-a-governed-owner",
-            # Where one is adopted, it is asked about as what anybody else changes: its charge moves to its owner's.
+            # An adoption is reviewed like any user's change: its charge moves to its owner's.
             "expression": f"!({pods} && {_is_controllers(settings, kinds)} && !({_ADOPTS}))",
         },
-        # Mirror pods stand for what a node runs anyway; a node may write no others.
+        # Mirror pods stand for pods that a node runs anyway; a node may write no others.
         {
             "name": "not-by-a-node",
             "expression": "!('system:nodes' in request.userInfo.groups)",
@@ -253,7 +253,7 @@ def _of_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> 
 
 
 def _users_claims(settings: RegistrationSettings) -> list[Json]:
-    """Claims that Kubernetes makes for a pod are not asked about: the pod was."""
+    """Leave out claims made by Kubernetes for a pod: the pod itself is reviewed."""
     trusted = f"({_is_trusted(settings)} || request.userInfo.username == 'system:kube-scheduler')"
     owned = (
         "object.metadata.?ownerReferences.orValue([])"
@@ -295,12 +295,12 @@ _ADOPTS = (
 )
 
 
-#: Labels that name a quota, of namespaces and workloads.
+#: Labels for a quota, of namespaces and workloads.
 _LABELS = (QUOTA_LABELS[0], "quota.scheduling.koordinator.sh/name")
 
 
 def _naming() -> str:
-    """Whether the object, the stored one or a pod template of them has a label that names a quota."""
+    """Whether the object, the stored one or a pod template of them has a label for a quota."""
     places = ("metadata", "spec.?template.?metadata", "spec.?jobTemplate.?spec.?template.?metadata")
     found = [
         f"{item}.?{place}.?labels[?'{label}'].hasValue()"
@@ -316,7 +316,7 @@ _NAMES_QUOTA = _naming()
 
 
 def _is_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> str:
-    """Whether a controller asks, about what names a governed owner."""
+    """Whether the request is a controller's, about an object below a governed owner."""
     owners = sorted(f"{kind.group}/{kind.kind}" for kind in kinds if kind.covers)
     found = [f"{one}.metadata.?ownerReferences.orValue([])" for one in ("object", "oldObject")]
     # Versions of a group change, so only the group is compared.

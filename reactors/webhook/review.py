@@ -1,7 +1,7 @@
 """AdmissionReview v1: strict bytes in, a decided answer out. Pure.
 
-Two kinds of bad input are told apart. Bytes that do not begin as an AdmissionReview (`ReviewError`) come from no API server
-and get an HTTP error, which falls under the webhook's failurePolicy. A review that cannot be read exactly
+There are two kinds of bad input. Bytes that do not begin as an AdmissionReview (`ReviewError`) come from no API server
+and get an HTTP error, so they fall under the webhook's failurePolicy. A review that cannot be read exactly
 (`UnreadableObjectError`: too large, equal keys, NUL in a text, a lone surrogate, nested too deep, an integer beyond 64 bits)
 gets an *answer*: any tenant can write such an object, and with failurePolicy Ignore an HTTP error would let it pass unseen.
 
@@ -54,7 +54,7 @@ class UnreadableObjectError(PermanentError):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """One request to the API server that waits for an answer. Texts are empty where the request has none."""
+    """One request to the API server that waits for an answer. Texts are empty for fields without a value."""
 
     #: Of the request, not of the object; a retried request comes with another one.
     uid: str
@@ -85,13 +85,13 @@ class Answer(msgspec.Struct, frozen=True):
     allowed: bool
     #: A stable token; kubectl shows it as `Error from server (reason)`.
     reason: str = ""
-    #: For the person who asked; shown only where it was denied.
+    #: For the person behind the request; shown only in a denial.
     message: str = ""
     #: HTTP status of the refused request, 400 to 599; the API server replaces any other.
     code: int = 403
     #: Shown by kubectl although it was allowed; cut at 256 characters by the API server.
     warnings: tuple[str, ...] = ()
-    #: JSON Patch (RFC 6902) of the reviewed object, for a mutating review; nothing = as it is.
+    #: JSON Patch (RFC 6902) of the reviewed object, for a mutating review; empty = unchanged.
     patch: bytes = b""
 
 
@@ -171,7 +171,7 @@ def parse(raw: bytes) -> Review:
     except _UnreadError as error:
         reason = str(error)
     except (RecursionError, ValueError, TypeError) as error:
-        # No bytes are known that do this; such a review is answered all the same.
+        # No bytes are known to cause this; such a review is answered all the same.
         reason = type(error).__name__
     outline = outline_of(raw)
     if outline is not None:
@@ -194,7 +194,7 @@ def _parsed(raw: bytes) -> Review:
         reason = error.reason
     except msgspec.ValidationError as error:
         reason = str(error)
-    # Raised here and not above, so that the error's context holds none of the content.
+    # Raised here and not above, so the error's context holds none of the content.
     if reason:
         raise _UnreadError(reason)
     if (found.api_version, found.kind) != (API_VERSION, "AdmissionReview"):
@@ -203,7 +203,7 @@ def _parsed(raw: bytes) -> Review:
 
 
 def render(uid: str, answer: Answer) -> bytes:
-    """The body that answers the review `uid`."""
+    """The body of the answer to the review `uid`."""
     status = None if answer.allowed else _Status(answer.code, answer.reason, answer.message)
     kind = "JSONPatch" if answer.patch else ""
     response = _Response(uid, answer.allowed, status, answer.warnings, answer.patch, kind)

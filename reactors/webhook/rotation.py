@@ -1,8 +1,8 @@
 """ADAPTER: keeps the certificate fresh while the server runs: renew, make trusted, promote, serve. Needs no restart.
 
 An API server that is away or refuses delays a renewal and ends nothing: a third of a certificate's life is left.
-The configuration is written at the start and with each new authority only, so that an administrator who deletes it in
-an emergency does not find it back a minute later.
+The configuration is written at the start and with each new authority only. An administrator may delete it in
+an emergency, and it must not come back a minute later.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Rotation:
         self._tls: RotatingContext | None = None
         #: Why the API server could not be told, or the new certificate not be used; "" = all is well.
         self.problem = ""
-        #: When what is served ends, by its file: the certificate, and the authorities of clients.
+        #: The end of the served files, by file: the certificate, and the authorities of clients.
         self.ends: dict[str, int] = {}
 
     def begin(self) -> RotatingContext:
-        """What the server has to listen with. Makes the first certificate; asks nothing of the API server.
+        """The TLS context of the server. Makes the first certificate; does not call the API server.
 
-        Raises CertificateError where there is nothing to serve.
+        Raises CertificateError without a certificate.
         """
         self._certificates.renew()
         self._served = self._digest()
@@ -65,7 +65,7 @@ class Rotation:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def turn(self) -> None:
-        """One look: every step that is due. What fails is told in `problem` and tried at the next look."""
+        """One look: every due step. A failure is reported in `problem` and retried at the next look."""
         problems = [await self._problem_of(step) for step in (self._make_trusted, self._serve)]
         found = "; ".join(filter(None, problems))
         if found and found != self.problem:
@@ -84,7 +84,7 @@ class Rotation:
         if self._trust is None:
             return
         if bundle == self._trusted:
-            # Told at an earlier look, so whoever asks has had time to hear of it.
+            # It was registered at an earlier look, so API servers had time to load it.
             await asyncio.to_thread(self._certificates.promote)
         else:
             await self._trust(bundle)
@@ -110,7 +110,7 @@ class Rotation:
         yield Metric("bursar_webhook_certificate_end_seconds", "gauge", meaning, samples)
 
     def _ends(self) -> dict[str, int]:
-        # A chain ends with its first certificate; one authority of clients that has not ended is enough.
+        # A chain ends with its first certificate; one valid authority of clients is enough.
         found = {str(self._certificates.certificate): ends_us(self._certificates.certificate)[:1]}
         if self._client_ca is not None:
             found[str(self._client_ca)] = ends_us(self._client_ca)[-1:]

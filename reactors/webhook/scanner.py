@@ -1,11 +1,12 @@
 """A review in pieces: finds chosen members of its objects without holding the rest. Pure but for its state.
 
 The API server writes ``<``, ``&`` and U+2028 as six bytes each, so a review can be twenty times as large as the request
-behind it. No decoder at hand reads a document in pieces. Values outside the chosen paths are skipped at the speed of C:
-texts are cut out by ``bytes.split``, and the brackets that are left tell where a value ends. Windows grow with the value, so
-the time is linear in the bytes whatever their shape.
+behind it. The available decoders cannot read a document in pieces.
+Values outside the chosen paths are skipped at the speed of C:
+``bytes.split`` cuts texts out, and the remaining brackets show the end of a value. Windows grow with the value, so
+the time is linear in the bytes for any shape.
 
-Of bytes that are no JSON, any members are found; it never raises.
+For invalid JSON the members found are arbitrary; it never raises.
 
 Source: RFC 8259.
 """
@@ -19,10 +20,10 @@ from itertools import accumulate
 
 import msgspec
 
-#: A member's place: the keys that lead to it.
+#: A member's place: the keys on its path.
 Path = tuple[str, ...]
 
-#: Bytes of a chosen value that are kept.
+#: Stored bytes of a chosen value.
 MOST_KEPT = 16_384
 _SMALLEST, _LARGEST = 256, 65_536
 _KEY = re.compile(rb'[\s,]*+(?:(\})|"((?:[^"\\]++|\\.)*+)"\s*+:\s*+)', re.DOTALL)
@@ -30,14 +31,14 @@ _LONGEST_KEY = 4_096
 _TEXT_END = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb"[^,}\]\s]*+")
-#: A value without others in it, and what follows it.
+#: A value without others in it, and the byte after it.
 _SIMPLE = re.compile(rb'(?:"(?:[^"\\]++|\\.)*+"|\{\}|\[\]|[^"\[\]{},\s]++)(?=[,}])', re.DOTALL)
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {0x5B: 1, 0x7B: 1, 0x5D: -1, 0x7D: -1}
 
 
 class Member:
-    """A chosen value: its first bytes, its length, and a digest by which two are compared."""
+    """A chosen value: its first bytes, its length, and a digest to compare two."""
 
     __slots__ = ("_digest", "head", "is_whole", "size")
 
@@ -62,7 +63,7 @@ class Member:
 
     @property
     def raw(self) -> bytes | None:
-        """All its bytes; None for a long value, or one whose end was not read."""
+        """All its bytes; None for a long value, or one without its end."""
         return self.head if self.is_whole and self.size <= MOST_KEPT else None
 
 
@@ -78,9 +79,9 @@ class Scanner:
         self.is_lost = False
         self._entered, self._chosen = entered, chosen
         self._rest = b""
-        #: The objects that are open; None for the root before it begins.
+        #: The open objects; None for the root before it begins.
         self._path: Path | None = None
-        #: The value that is skipped: its member where it was chosen, its depth, and whether a text is open.
+        #: The skipped value: its member if it was chosen, its depth, and whether a text is open.
         self._is_skipping = self._in_text = self._is_scalar = False
         self._member: Member | None = None
         self._depth, self._window = 0, _SMALLEST
@@ -141,7 +142,7 @@ class Scanner:
         return end
 
     def _skipped(self, data: bytes, at: int) -> int:
-        """Where the value, or what is there of it, ends; negative where more bytes are needed."""
+        """The end of the value, or of its part so far; negative if more bytes are needed."""
         if self._is_scalar:
             found = _SCALAR.match(data, at)
             end = found.end() if found else at
@@ -149,7 +150,7 @@ class Scanner:
                 return self._ended(data, at, end)
             return self._kept(data, at, end) if end > at else -1
         piece = data[at : at + self._window]
-        # A backslash that escapes what comes next is read with it.
+        # A backslash that escapes the next byte is read with it.
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
             piece = piece[:-1]
         if not piece:
@@ -174,7 +175,7 @@ class Scanner:
         return 0 in accumulate(map(_STEPS.__getitem__, brackets), initial=self._depth)
 
     def _end(self, data: bytes, at: int) -> int:
-        """Where the value ends, which is within these bytes."""
+        """The end of the value, within these bytes."""
         if self._in_text:
             found = _TEXT_END.match(data, at)
             at = found.end() if found else at
@@ -189,7 +190,7 @@ class Scanner:
 
 
 def _text(raw: bytes) -> str:
-    """A key without its quotes; of one that no reader understands, none that is chosen."""
+    """A key without its quotes; for an unreadable one, a key that is never chosen."""
     try:
         found: str = msgspec.json.decode(b'"%b"' % raw, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):

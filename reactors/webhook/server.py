@@ -1,7 +1,7 @@
 """The webhook's two ports: reviews over TLS, and beside it health and figures in plain HTTP.
 
-Nobody else's server: they have no bound on connections, none on the time of a handshake, and exit by themselves. The caller
-chooses the event loop; `uvloop.new_event_loop` as the loop factory is the one that was measured. Signals belong to the
+External servers have no bound on connections, none on the time of a handshake, and exit by themselves. The caller
+chooses the event loop; benchmarks measured `uvloop.new_event_loop` as the loop factory. Signals belong to the
 composition root.
 """
 
@@ -29,21 +29,21 @@ _log = logging.getLogger(__name__)
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """Where a server listens, whom it answers, and how it ends."""
+    """A server's address, its clients, and its end."""
 
     host: str = "0.0.0.0"
     #: 0 = any free one.
     port: int = 9443
-    #: How long a stopping server answers on open connections, asking each client to connect elsewhere. The API server
-    #: does not repeat a review that meets a closed connection.
+    #: The time in which a stopping server still answers on open connections, and asks each client to reconnect elsewhere. The
+    #: API server does not repeat a review on a closed connection.
     drain_seconds: float = 5.0
-    #: Names of which a client's certificate has to have one (common name, or an alternative name); empty = any.
+    #: A client's certificate must have one of these names (common name, or an alternative name); empty = any.
     client_names: tuple[str, ...] = ()
     limits: ConnectionLimits = ConnectionLimits()
 
 
 class Served(Protocol):
-    """An ASGI application that can be asked to send its clients elsewhere."""
+    """An ASGI application that can ask its clients to reconnect elsewhere."""
 
     draining: bool
 
@@ -72,11 +72,11 @@ class WebhookServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on, once started."""
+        """The port of the listener, once started."""
         return self._listener.port
 
     def metrics(self) -> Iterator[Metric]:
-        """What became of connections."""
+        """Metrics of its connections."""
         return self.gate.metrics()
 
     async def start(self) -> None:

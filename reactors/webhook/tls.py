@@ -1,9 +1,9 @@
-"""TLS whose certificate changes while connections stay: 1.2 and newer, client certificates on request.
+"""TLS with a certificate that changes while connections stay: 1.2 and newer, client certificates on request.
 
-A certificate is exchanged by giving each new handshake the newest context, through OpenSSL's server-name callback,
-which is called for clients without a server name too (an API server that dials an address sends none). Refused:
-`load_cert_chain` on the context in use, which leaves half a certificate when the second file is wrong, and which can
-never take back a client authority.
+Each new handshake gets the newest context, through OpenSSL's server-name callback. OpenSSL
+calls it for clients without a server name too (an API server that dials an address sends none). Refused:
+`load_cert_chain` on the context in use. It leaves half a certificate when the second file is wrong, and can
+never remove a client authority.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CertificateError(PermanentError):
 def server_context(
     certificate: Path, key: Path | None = None, client_ca: Path | None = None
 ) -> ssl.SSLContext:
-    """A context that proves to be `certificate` (a chain, leaf first; with its key in it where `key` is None).
+    """A context with the identity of `certificate` (a chain, leaf first; with its key in it if `key` is None).
 
     With `client_ca`, only clients with a certificate of these authorities get through the handshake. Raises
     CertificateError.
@@ -62,9 +62,9 @@ def names_of(certificate: Mapping[str, Any]) -> frozenset[str]:
 
 
 class RotatingContext:
-    """The context that a listening socket keeps, while what it serves changes.
+    """The context of a listening socket, while its certificate changes.
 
-    Whether client certificates are asked for is fixed by the first context; which are accepted, follows.
+    The first context fixes whether client certificates are requested; the accepted ones follow the newest.
     """
 
     def __init__(self, first: ssl.SSLContext, listening: ssl.SSLContext) -> None:

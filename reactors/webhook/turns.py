@@ -1,4 +1,4 @@
-"""Turns for what takes memory: a few at once, fewer of one tenant, and tenants in rotation."""
+"""Turns at memory: a few at once, fewer of one tenant, and tenants in rotation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """At most ``most`` turns at once, of them ``most_per_key`` of one key. Keys that wait are served in rotation."""
+    """At most ``most`` turns at once, of them ``most_per_key`` of one key. Waiting keys are served in rotation."""
 
     def __init__(self, most: int, most_per_key: int) -> None:
         self._most, self._most_per_key = most, most_per_key
@@ -47,7 +47,7 @@ class Turns:
         if not self._running[key]:
             del self._running[key]
         while found := next((one for one in self._waiting if self._has_room(one)), None):
-            # A key that got its turn waits behind the others.
+            # A served key waits behind the others.
             futures = self._waiting.pop(found)
             future = futures.popleft()
             if futures:
