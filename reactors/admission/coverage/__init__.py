@@ -1,1 +1,1 @@
-"""Which objects an owner answers for, and the children that are counted below it."""
+"""Coverage: the objects covered by an owner, and the children counted below it."""

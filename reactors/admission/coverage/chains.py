@@ -1,7 +1,7 @@
-"""What lives below each object that controls others, summed up the chains of owners. Pure but for its state.
+"""Sums of the live pods below each controlling object, up the chains of owners. Pure but for its state.
 
-Each object that controls others, or is controlled, is a node. A change goes up as far as it changes anything, at most
-:data:`DEPTH` nodes: a change costs as many steps as the chain is long, never a walk over pods.
+Each object that controls others, or is controlled, is a node. A change goes up until a sum stays equal, at most
+:data:`DEPTH` nodes. So its cost grows with the length of the chain, and it never walks over pods.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -27,7 +27,7 @@ from projections.quota_trees.shape import LANDED_US
 
 NOTHING: Amounts = {}
 
-#: Longest chain of controllers that is followed (docs/wrong-input.md).
+#: Longest chain of controllers in use (docs/wrong-input.md).
 DEPTH = 8
 
 
@@ -36,35 +36,35 @@ class Node(msgspec.Struct, gc=False, eq=False):
 
     uid: str
     parent: str = ""
-    #: What it was last seen to ask for, and what reviews let it ask for that was not seen yet.
+    #: Its last observed request, and the larger request admitted by reviews but not observed yet.
     ask: Amounts = NOTHING
     expected: Amounts = NOTHING
-    #: The version that the expected change would change, and until when it may land.
+    #: The version before the expected change, and the end of the time in which it may land.
     version: str = ""
     until_us: int = 0
-    #: Of the live pods below it, also how much of it ends (:func:`projections.quota_trees.keys.ending`); of its children, the
-    #: larger of what each asks for and what lives below it.
+    #: Of the live pods below it, also their ending part (:func:`projections.quota_trees.keys.ending`). Of its children, the
+    #: larger of the child's request and the pods below the child.
     pods: Amounts = NOTHING
     total: Amounts = NOTHING
     children: int = 0
-    #: What it asked for before and was not seen below it: its controller may not have heard yet that it asks for less, or is
-    #: gone. Until when each may land, the first to end first; and the largest of all.
+    #: Earlier requests never observed below it: its controller may not have noticed yet that it requests less, or was
+    #: deleted. The time until which each may land, the first to end first; and the largest of all.
     lacks: tuple[tuple[int, Amounts], ...] = ()
     awaited: Amounts = NOTHING
 
     @property
     def asked(self) -> Amounts:
-        """What it asks for itself, as reviews let it."""
+        """Its own request, as reviews admitted it."""
         return largest(self.ask, self.expected)
 
     @property
     def below(self) -> Amounts:
-        """What its children ask for, with what may still land."""
+        """The requests of its children, with pods that may still land."""
         return added(self.total, self.awaited) if self.awaited else self.total
 
     @property
     def weight(self) -> Amounts:
-        """What it counts for its parent."""
+        """Its part in its parent's sum."""
         return weighed(self.asked, self.below)
 
     def wait(self, lacks: Iterable[tuple[int, Amounts]]) -> None:
@@ -74,10 +74,10 @@ class Node(msgspec.Struct, gc=False, eq=False):
 
 
 class Chains:
-    """The nodes of one cluster. ``mark(uid)`` is told of every object whose sums changed."""
+    """The nodes of one cluster. ``mark(uid)`` is called for every object with changed sums."""
 
     def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
-        """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
+        """``parent_of(uid)`` is the uid of the object that covers ``uid``; "" for none."""
         self._parent_of = parent_of
         self._mark = mark
         self._nodes: dict[str, Node] = {}
@@ -86,11 +86,11 @@ class Chains:
         return uid in self._nodes
 
     def get(self, uid: str) -> Node | None:
-        """The node of an object; None where nothing of it counts."""
+        """The node of an object; None if it counts nothing."""
         return self._nodes.get(uid)
 
     def waits(self, uid: str) -> bool:
-        """Whether something may still land below an object that it does not ask for."""
+        """Whether more may still land below an object than it requests."""
         node = self._nodes.get(uid)
         return node is not None and bool(node.awaited)
 
@@ -99,7 +99,7 @@ class Chains:
         return [*self._nodes.values()]
 
     def restore(self, nodes: Iterable[Node]) -> None:
-        """Hold these nodes, which were summed before."""
+        """Load these nodes, with their sums."""
         self._nodes = {node.uid: node for node in nodes}
 
     def opened(self, uid: str) -> Node:
@@ -111,15 +111,15 @@ class Chains:
         return node
 
     def keep(self, node: Node) -> None:
-        """Hold a node that may have been dropped when nothing of it counted."""
+        """Store a node that may have been dropped when it counted nothing."""
         self._nodes.setdefault(node.uid, node)
 
     def relink(self, node: Node, default: str = "") -> None:
-        """Ask anew who answers for an object; ``default`` where nobody is known to."""
+        """Look up the parent of an object again; ``default`` if none is known."""
         self.link(node, self._parent_of(node.uid) or default)
 
     def link(self, node: Node, parent: str) -> None:
-        """Count a node for this parent from now on, unless that would make a circle or too long a chain."""
+        """Count a node for this parent from now on, unless this would make a circle or too long a chain."""
         if node.parent == parent or self._is_above(node.uid, parent):
             return
         weight, pods = node.weight, node.pods
@@ -150,7 +150,7 @@ class Chains:
         self._weighs(node, before)
 
     def wait(self, node: Node, lacks: Iterable[tuple[int, Amounts]]) -> None:
-        """This much may land below an object until then, whatever it asks for."""
+        """Count this much below an object until then, for any request of its own."""
         before = node.weight
         node.wait(lacks)
         self._mark(node.uid)
@@ -183,7 +183,7 @@ class Chains:
         self._tidy(self._nodes[uid])
 
     def _tidy(self, node: Node) -> None:
-        """Hold nothing of an object that counts nothing."""
+        """Drop an object that counts nothing."""
         if node.children or node.ask or node.expected or node.awaited:
             return
         del self._nodes[node.uid]
@@ -192,11 +192,12 @@ class Chains:
 
 
 class Awaited:
-    """What may still land below objects because they asked for it before.
+    """Pods that may still land below objects because of an earlier request.
 
-    A controller makes the pods that its object asked for until it hears that the object asks for less, or is gone. A webhook
-    process that has not heard of it either lets these pods pass as covered. So the amounts that were not seen below the object are
-    held. Pods that come meanwhile are taken off, and a complete list of pods, asked for after the API server's deadline, ends it.
+    A controller makes pods by its object's old request until it notices that the object requests less, or
+    was deleted. A webhook process without this news admits these pods as covered. So the amounts that
+    were not observed below the object stay charged. Pods that come meanwhile are subtracted. A complete
+    list of pods, requested after the API server's deadline, ends it.
     """
 
     def __init__(self, chains: Chains) -> None:
@@ -216,7 +217,7 @@ class Awaited:
         if not rest:
             return
         node = self._chains.opened(uid)
-        # By the second: whoever changes an object without end makes no list without end.
+        # By the second: repeated changes of an object must not make an endless list.
         until_us = -(-(time_us + LANDED_US) // SECOND_US) * SECOND_US
         lacks = dict(node.lacks)
         if until_us not in lacks:
@@ -225,14 +226,14 @@ class Awaited:
         self._chains.wait(node, sorted(lacks.items()))
 
     def due(self, now_us: int, after_us: int = -1) -> bool:
-        """Whether a complete list of pods, asked for now, would say that nothing more comes, and would not have at ``after_us``."""
+        """Whether a complete list of pods, requested now, would end a wait, and would not have ended it at ``after_us``."""
         return any(
             after_us < until_us <= now_us and self._chains.waits(uid)
             for until_us, uid in self._until
         )
 
     def listed(self, asked_us: int) -> None:
-        """All parts of a complete list of pods were seen: of what could land before it was asked for nothing more comes."""
+        """Fold a complete list with all its parts: pods that could land before its request will not come any more."""
         while self._until and self._until[0][0] <= asked_us:
             uid = heapq.heappop(self._until)[1]
             node = self._chains.get(uid)

@@ -1,8 +1,8 @@
-"""Coverage by owners: the objects that an owner answers for, and the live pods below it. Pure but for its state.
+"""Coverage by owners: the objects covered by an owner, and the live pods below it. Pure but for its state.
 
-An object is covered by its controller if that was seen with this uid, kind and namespace, unless the object was admitted
-in its own right. While the controller was not seen, an object waits :data:`RESOLVE_US` for it, as kinds are listed one
-after the other; then it is charged itself, and gives that back if the controller is seen after all.
+An object is covered by its controller if that was observed with this uid, kind and namespace, unless the object was admitted
+in its own right. Kinds are listed one after the other. So an object with an unobserved controller waits :data:`RESOLVE_US`
+for it. Then it is charged itself, and returns the charge if the controller is observed later.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -36,10 +36,10 @@ RESOLVE_US = 15 * SECOND_US
 
 
 class Charges(Protocol):
-    """What the journals say of objects."""
+    """The charges in the journals."""
 
     def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
-        """What is held for an object, by quota."""
+        """The charges for an object, by quota."""
         ...
 
     def charges_in(self, namespace: str) -> bool:
@@ -47,20 +47,20 @@ class Charges(Protocol):
         ...
 
 
-#: Deleted objects that were charged themselves, though they named a controller: of very many the oldest are forgotten.
+#: Deleted objects with a charge of their own despite a named controller; of very many the oldest are forgotten.
 GONE_KEPT = 10_000
 
 
 class Seen(Protocol):
-    """What was seen of a cluster, as far as coverage reads it: :class:`reactors.admission.state.state.AdmissionState`."""
+    """The observed cluster, as far as coverage reads it: :class:`reactors.admission.state.state.AdmissionState`."""
 
     objects: Objects
-    #: What the reconciler has to look at.
+    #: Objects for the reconciler to check.
     changed: set[str]
     state: ClusterState
 
     def gone(self, uid: str) -> Gone | None:
-        """What was deleted, as far as it is remembered."""
+        """The deleted object, if it is still remembered."""
         ...
 
     def drop(self, uid: str) -> None:
@@ -69,7 +69,7 @@ class Seen(Protocol):
 
 
 class SavedCoverage(msgspec.Struct):
-    """What a snapshot holds of the coverage."""
+    """The coverage in a snapshot."""
 
     lives: SavedLives
     _waiting: dict[str, set[str]]
@@ -81,7 +81,7 @@ class SavedCoverage(msgspec.Struct):
 
 
 class Coverage(Part):
-    """Kept by a view, whose objects it reads; ``charges`` None: nobody asks what lives below owners."""
+    """Part of a view, and reads its objects; ``charges`` None: the pods below owners are not counted."""
 
     Saved = SavedCoverage
     derived = frozenset({"_view", "charges"})
@@ -90,18 +90,18 @@ class Coverage(Part):
         self._view = view
         self.charges = charges
         self.lives = Lives(self.parent_of, view.changed.add)
-        #: By the uid of a controller that was not seen: what waits for it.
+        #: By the uid of an unobserved controller: the objects that wait for it.
         self._waiting: dict[str, set[str]] = {}
         #: Since when each waits, oldest first.
         self._since_us: dict[str, int] = {}
-        #: By uid: (owner, version, until when) of what is let go by an owner that is deleted without it, and was not seen since.
+        #: By uid: (owner, version, until when) of objects orphaned by a deleted owner, and not observed since.
         self._let_go: dict[str, tuple[str, str, int]] = {}
-        #: Objects that are gone and were charged themselves, though they named a controller.
+        #: Deleted objects with a charge of their own despite a named controller.
         self._own_gone: dict[str, None] = {}
         self.named = Named()
         self.reshaped = Reshaped()
 
-    # what is seen
+    # observations
 
     def seen(self, found: Object) -> None:
         """An object was seen, and kept by the view."""
@@ -116,7 +116,7 @@ class Coverage(Part):
             self.arrived(found.uid)
 
     def decided(self, fact: AdmissionDecided, time_us: int) -> None:
-        """A decision was stored: a child for which it raised its owner's charge may land, whoever reviewed it."""
+        """Fold a stored decision: a child that raised its owner's charge may land, whichever process reviewed it."""
         if fact.left is not None:
             self._let_go.pop(fact.uid, None)
             self._let_go[fact.uid] = (fact.left.uid, fact.resource_version, time_us + LANDED_US)
@@ -132,7 +132,7 @@ class Coverage(Part):
                 self.reshaped.add(fact.child, time_us)
 
     def expect(self, child: Child, now_us: int) -> Undo:
-        """Count a child that was let pass; gives what undoes that."""
+        """Count an admitted child; returns a function to undo it."""
         put = self.lives.expect_pod if child.kind == POD else self.lives.expect
         return put(child.uid, child.owner, child.counts, child.version, now_us)
 
@@ -142,7 +142,7 @@ class Coverage(Part):
             self.lives.relink(uid)
 
     def pod(self, pod: Pod) -> bool:
-        """A pod was seen. Whether it is a workload itself: nobody answers for it, or it is not known yet who does."""
+        """Fold an observed pod. Returns whether it is a workload itself: it has no responsible owner, or none is known yet."""
         owner, uid = pod.owner, pod.uid
         _landed(self._let_go, pod)
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
@@ -176,7 +176,7 @@ class Coverage(Part):
             self._since_us[uid] = time_us
 
     def arrived(self, uid: str) -> None:
-        """Something was seen: what waits for it has a controller now, or a reference that is made up."""
+        """Fold an observed object: objects that wait for it have a controller now, or an invented reference."""
         for child in sorted(self._waiting.pop(uid, ())):
             self._since_us.pop(child, None)
             found = self._view.objects.get(child)
@@ -191,13 +191,13 @@ class Coverage(Part):
             self._view.changed.add(child)
 
     def changes(self, change: Change) -> None:
-        """A workload is another than it was, or is gone. Where nobody follows pods, nobody can say what was not made yet."""
+        """Fold a changed or deleted workload. Without a watch of pods, its missing pods are unknown."""
         asked, since_us = fallen(change)
         if asked and self.charges is not None and self._view.state.listed_us(POD):
             self.lives.awaited.rest(change.uid, asked, since_us)
 
     def gone(self, found: Workload) -> None:
-        """A workload is gone. What lives below it still counts where it counted, or for its owner."""
+        """Fold a deleted workload. The pods below it still count at their place, or for its owner."""
         self.reshaped.forget(found.uid)
         self.lost(found)
         if found.owner is None:
@@ -209,7 +209,7 @@ class Coverage(Part):
                 del self._own_gone[next(iter(self._own_gone))]
 
     def left(self, uid: str) -> bool:
-        """An object was deleted, or is not listed any more. Whether something lives below it, so that it is asked about."""
+        """Fold the deletion of an object, or its absence from a list. Returns whether pods remain below it."""
         self.lives.relink(uid)
         self.lives.leave(uid)
         if not (has := self.lives.has(uid)):
@@ -225,7 +225,7 @@ class Coverage(Part):
                 del self._waiting[found.owner.uid]
 
     def expire(self, now_us: int) -> None:
-        """Mark what waited long enough for its controller, and drop what cannot land any more."""
+        """Mark objects that waited long enough for their controller, and drop expectations that cannot land any more."""
         self.lives.expire(now_us)
         self.reshaped.expire(now_us, self._view.objects)
         while self._let_go:
@@ -245,7 +245,7 @@ class Coverage(Part):
     # questions
 
     def covered(self, found: Object | Gone) -> bool | None:
-        """Whether its controller answers for an object; None while it is not known who that is."""
+        """Whether its controller covers an object; None while the controller is unknown."""
         owner = found.owner
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
             return False
@@ -257,7 +257,7 @@ class Coverage(Part):
         return answers
 
     def parent_of(self, uid: str) -> str:
-        """The uid of the controller that answers for an object, or will once it is seen; "" for none."""
+        """The uid of the controller that covers an object, or will once it is observed; "" for none."""
         found = self._view.objects.get(uid) or self._view.gone(uid)
         if found is None or (isinstance(found, Gone) and not found.was_seen):
             # Reviewed and not seen yet: as it was said then.
@@ -268,12 +268,12 @@ class Coverage(Part):
         return "" if self.answers(owner, found.namespace) is False else owner.uid
 
     def holder(self, uid: str) -> str:
-        """The uid of the object that is charged for ``uid`` and what is below it; "" while the chain was not seen to its end."""
+        """The uid of the object charged for ``uid`` and the objects below it; "" while its chain is not observed to the end."""
         for _ in range(DEPTH):
             if not self.is_known(uid):
                 return ""
             above = self.parent_of(uid)
-            # What was admitted in its own right is charged itself until its owner is seen.
+            # An object admitted in its own right is charged itself until its owner is observed.
             waits = uid in self._since_us and self.grant(uid) is None
             if not above or not (self.is_known(above) or waits):
                 return uid
@@ -281,7 +281,7 @@ class Coverage(Part):
         return ""
 
     def is_placed(self, uid: str) -> bool:
-        """Whether it is known who answers for an object: the chain of its owners was seen to its end."""
+        """Whether the owner of an object is known: the chain of its owners was observed to its end."""
         top = uid if uid in self._view.objects else self.lives.above(uid)
         return uid not in self._since_us and bool(self.holder(top))
 
@@ -291,7 +291,7 @@ class Coverage(Part):
         return is_seen or self.is_reviewed(uid)
 
     def grant(self, uid: str) -> tuple[Node, Grant] | None:
-        """What is held for an object that may not have been seen yet."""
+        """The charge for an object that may not have been observed yet."""
         return next(self.charges.grants(uid), None) if self.charges is not None else None
 
     def is_reviewed(self, uid: str) -> bool:
@@ -299,9 +299,9 @@ class Coverage(Part):
         return self.grant(uid) is not None or self.lives.is_expected(uid)
 
     def is_own(self, uid: str, kind: str, owner: Owner) -> bool:
-        """Whether an object answers for itself, although it names this controller: it was admitted so, or nobody stands above.
+        """Whether an object is charged itself, although it names this controller: it was admitted so, or it is the top.
 
-        What had none then was adopted by a controller since, which makes one less for it.
+        An object without a controller may be adopted later by one, and then that controller makes one object less.
         """
         if self.charges is None:
             return False
@@ -317,9 +317,9 @@ class Coverage(Part):
         return any(named(one, owner.uid) for _, one in self.charges.grants(uid))
 
     def answers(self, owner: Owner, namespace: str, name: str = "") -> bool | None:
-        """Whether there is such a controller; None where nothing is known of its uid."""
+        """Whether there is such a controller; None if its uid is unknown."""
         if owner.kind == NODE:
-            # A mirror pod carries the name of the node that runs it. What a user writes so is charged by its review.
+            # A mirror pod carries the name of its node. A user's copy of it is charged by its review.
             node = self._view.state.nodes.get(owner.uid)
             return None if node is None else name.endswith(f"-{node.name}")
         known = self._view.objects.get(owner.uid) or self._view.gone(owner.uid)
@@ -331,7 +331,7 @@ class Coverage(Part):
 
 
 def names_owner(event: Event) -> bool:
-    """Whether a decision may concern an owner or what hangs below one. Most do not, and need not be decoded for that."""
+    """Whether a decision may concern an owner or objects below one. Most do not, and need not be decoded for that."""
     # In texts quotes are escaped, so these stand only where a field has them.
     return b'"owner":' in event.body or b'"child":' in event.body or b'"left":' in event.body
 
@@ -344,7 +344,7 @@ def _landed(let_go: dict[str, tuple[str, str, int]], found: Object) -> None:
 
 
 def _is_given_away(charges: Charges | None, found: Workload) -> bool:
-    """Whether an update that gives it to another controller was admitted, and may be stored by now although it was not seen yet."""
+    """Whether an admitted update gives it to another controller, and may be stored by now without an observation."""
     return charges is not None and any(
         g.number
         and g.owners

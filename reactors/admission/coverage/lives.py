@@ -1,10 +1,10 @@
-"""The live pods below every owner, and what its children ask for, summed as they come and go. Pure but for its state.
+"""The live pods below every owner, and the requests of its children, summed as they come and go. Pure but for its state.
 
-A pod lives until it has ended or is gone, whatever its owner's template says now. Each object that controls others is a
-node of a chain. A node knows what the live pods below it ask for, and what its children ask for. A child asks for the larger
-of two amounts: what it says itself, and what the pods below it ask for. So pods that are still ending count beside the
+A pod lives until it has ended or was deleted, whatever its owner's template is now. Each object that controls others is a
+node of a chain. A node holds the sum of the live pods below it, and the requests of its children. A child counts the larger
+of two amounts: its own request, and that of the pods below it. So ending pods count beside the
 pods that replace them.
-What a review let pass counts from that moment, until it is seen, or can no longer land; a sum with such in it has the
+An admitted object counts from its review, until it is observed, or can no longer land. A sum with such an object has the
 key :data:`projections.quota_trees.keys.EXPECTED`.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
@@ -29,31 +29,31 @@ _NOBODY = Node("")
 
 class _Pod(msgspec.Struct, gc=False, eq=False):
     node: Node
-    #: What it counts, and what it was seen to ask for; more counts while a review may still land.
+    #: Its counted amounts, and its observed request; more counts while a reviewed change may still land.
     amounts: Amounts
     seen: Amounts
-    #: Of the newest observation, or of the review that is behind it.
+    #: Of the newest observation, or of a newer review.
     version: str = ""
     seen_us: int = 0
-    #: Until when what a review let pass may land; 0 = nothing is on its way.
+    #: The end of the time in which a reviewed change may land; 0 = none is expected.
     until_us: int = 0
-    #: The newest complete list that showed it so; 0 = none did.
+    #: The newest complete list with this observation; 0 = none.
     listed_us: int = 0
     #: Its deletion was asked for.
     is_ending: bool = False
-    #: Uid of the owner that it was seen with, while a review lets it have another one.
+    #: Uid of its observed owner, while a reviewed change gives it another one.
     former: str = ""
 
     @property
     def live(self) -> Amounts:
-        """What it counts among the live pods."""
+        """Its amounts among the live pods."""
         if not self.is_ending:
             return self.amounts
         return {**self.amounts, **{ENDING + k: n for k, n in self.amounts.items() if k != EXPECTED}}
 
 
 class SavedPod(msgspec.Struct):
-    """What a snapshot holds of a pod: as :class:`_Pod`, but for the uid of what it is below."""
+    """A pod in a snapshot: as :class:`_Pod`, but for the uid of its parent."""
 
     uid: str
     node: str
@@ -68,7 +68,7 @@ class SavedPod(msgspec.Struct):
 
 
 class SavedLives(msgspec.Struct):
-    """What a snapshot holds of live pods and their owners."""
+    """The live pods and their owners in a snapshot."""
 
     nodes: list[Node]
     pods: list[SavedPod]
@@ -76,22 +76,22 @@ class SavedLives(msgspec.Struct):
 
 
 class Lives(Part):
-    """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
+    """Follows one cluster. ``mark(uid)`` is called for every object with changed sums."""
 
     Saved = SavedLives
     derived = frozenset({"_chains", "_pods", "awaited"})
 
     def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
-        """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
+        """``parent_of(uid)`` is the uid of the object that covers ``uid``; "" for none."""
         self._chains = Chains(parent_of, mark)
         self.awaited = Awaited(self._chains)
         #: By the first two characters of the uid: a complete list comes in parts by uid.
         self._pods: dict[str, dict[str, _Pod]] = {}
-        #: (until, uid, is a pod) of what is expected, the first to end first, whichever process's clock said so.
+        #: (until, uid, is a pod) of expected changes, the first to end first, by any process's clock.
         self._expected: list[tuple[int, str, bool]] = []
 
     def saved(self) -> SavedLives:
-        """What a snapshot holds."""
+        """The state for a snapshot."""
         pods = [
             SavedPod(uid, pod.node.uid, *msgspec.structs.astuple(pod)[1:])
             for bucket in self._pods.values()
@@ -100,7 +100,7 @@ class Lives(Part):
         return SavedLives(self._chains.all(), pods, sorted(self._expected))
 
     def restore(self, saved: SavedLives) -> None:
-        """Become what was saved, in a new one. Pods that are written alike share what they count."""
+        """Load a snapshot into a new one. Equal pods share their amounts."""
         self._chains.restore(saved.nodes)
         self._expected.extend(saved._expected)
         heapq.heapify(self._expected)
@@ -116,16 +116,16 @@ class Lives(Part):
     # questions
 
     def node(self, uid: str) -> Node:
-        """What lives below an object, and what it asks for where an owner answers for it; of most objects nothing."""
+        """The sums below an object, and its own request if an owner covers it; empty for most objects."""
         return self._chains.get(uid) or _NOBODY
 
     def pod(self, uid: str) -> Amounts | None:
-        """What a live pod below an owner asks for; None for no such pod."""
+        """The request of a live pod below an owner; None for no such pod."""
         found = self._pods.get(uid[:2], {}).get(uid)
         return found.amounts if found is not None else None
 
     def shown(self, uid: str) -> tuple[str, int]:
-        """The version of the newest observation of a pod below an owner, and the newest complete list that showed it so."""
+        """The version of the newest observation of a pod below an owner, and the newest complete list with it."""
         found = self._pods.get(uid[:2], {}).get(uid)
         return (found.version, found.listed_us) if found is not None else ("", 0)
 
@@ -138,7 +138,7 @@ class Lives(Part):
         return pod.node.uid if pod is not None else ""
 
     def is_expected(self, uid: str) -> bool:
-        """Whether a review let an object be created that was not seen yet."""
+        """Whether an admitted new object was not observed yet."""
         node = self._chains.get(uid)
         return node is not None and bool(node.until_us) and not node.version
 
@@ -149,7 +149,7 @@ class Lives(Part):
     # objects
 
     def see(self, uid: str, ask: Amounts, version: str) -> None:
-        """An object was seen to ask for this, below the parent that ``parent_of`` names now."""
+        """Fold an observed request of an object, below its current parent by ``parent_of``."""
         node = self._chains.get(uid)
         if node is None:
             if not ask:
@@ -161,21 +161,21 @@ class Lives(Part):
         self._chains.say(node, ask, expected)
 
     def relink(self, uid: str) -> None:
-        """Ask anew who answers for an object."""
+        """Look up the owner of an object again."""
         node = self._chains.get(uid)
         if node is not None:
             self._chains.relink(node)
 
     def leave(self, uid: str) -> None:
-        """An object is gone. What lives below it goes on to count for its parent."""
+        """Fold the deletion of an object. The pods below it now count for its parent."""
         node = self._chains.get(uid)
         if node is not None:
             self._chains.say(node, NOTHING, NOTHING)
 
     def expect(self, uid: str, parent: str, ask: Amounts, version: str, now_us: int) -> Undo:
-        """A review lets an object below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
+        """Count a reviewed request of an object below ``parent``, in place of its ``version`` ("" = it is created).
 
-        Gives what undoes it, where nothing newer is expected of the object by then.
+        Returns a function to undo it, unless a newer change of the object is expected by then.
         """
         node = self._chains.opened(uid)
         former, before = node.parent, (node.expected, node.version, node.until_us)
@@ -210,7 +210,7 @@ class Lives(Part):
         before = self._pods.get(uid[:2], {}).get(uid)
         is_known = before is not None and (before.version or before.seen_us)
         if before is not None and is_known:
-            # A review may be ahead of what is seen.
+            # A review may be newer than the observation.
             if not timelines.precedes(before.version, before.seen_us, version, time_us):
                 return
         node = self._chains.opened(parent)
@@ -223,9 +223,9 @@ class Lives(Part):
     def expect_pod(
         self, uid: str, parent: str, amounts: Amounts, version: str, now_us: int
     ) -> Undo:
-        """A review lets a pod below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
+        """Count a reviewed request of a pod below ``parent``, in place of its ``version`` ("" = it is created).
 
-        Gives what undoes it, where nothing newer is known of the pod by then.
+        Returns a function to undo it, unless a newer state of the pod is known by then.
         """
         before = self._pods.get(uid[:2], {}).get(uid)
         until_us = now_us + LANDED_US
@@ -233,7 +233,7 @@ class Lives(Part):
         node = self._chains.opened(parent)
         pod = _Pod(node, {**amounts, EXPECTED: 1}, NOTHING, until_us=until_us)
         if before is not None:
-            # It lands behind that version: what was written before says nothing of it.
+            # It lands after that version: earlier observations do not show it.
             pod = _Pod(
                 node, largest(before.amounts, pod.amounts), before.seen, version or before.version, before.seen_us,
                 until_us, is_ending=before.is_ending, former=before.former or before.node.uid,
@@ -247,7 +247,7 @@ class Lives(Part):
         return undo
 
     def expire(self, now_us: int) -> None:
-        """Drop what was expected and can no longer land."""
+        """Drop expected changes that can no longer land."""
         while self._expected and self._expected[0][0] <= now_us:
             until_us, uid, is_pod = heapq.heappop(self._expected)
             pod, node = self._pods.get(uid[:2], {}).get(uid), self._chains.get(uid)
@@ -271,9 +271,9 @@ class Lives(Part):
         listed_us: int,
         exists: Callable[[str], bool],
     ) -> None:
-        """A complete list of the pods whose uid lies in [``first``, ``until``) was asked for at ``listed_us``.
+        """Fold a complete list of the pods with a uid in [``first``, ``until``), requested at ``listed_us``.
 
-        ``exists(uid)``: a pod exists, whatever the list says.
+        ``exists(uid)``: a pod exists, even if it is not in the list.
         """
         for start, bucket in self._pods.items():
             if start < first[:2] or (until and start > until[:2]):
@@ -282,7 +282,7 @@ class Lives(Part):
                 is_covered = first <= uid and (not until or uid < until)
                 if is_covered and uid in present:
                     pod.listed_us = max(pod.listed_us, listed_us)
-                # What was seen, or let pass, since the list was asked for may be younger than it.
+                # Pods observed or admitted since the request may be younger than the list.
                 known_us = max(pod.seen_us, pod.until_us)
                 is_late = known_us < listed_us and not exists(uid)
                 if is_covered and uid not in present and is_late:

@@ -1,5 +1,5 @@
-"""Whom objects named that were admitted in their own right: their charges may fall to nothing, and these controllers go on
-not answering for them. Pure but for its state.
+"""The controllers named by objects that were admitted in their own right. Such a controller never covers the object,
+even after its charge has fallen to nothing. Pure but for its state.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -16,13 +16,13 @@ KEPT = 100_000
 
 
 class SavedNamed(msgspec.Struct):
-    """What a snapshot holds of it."""
+    """The named controllers in a snapshot."""
 
     _owners: dict[str, tuple[str, ...]]
 
 
 class Named(Part):
-    """The controllers that each object named when it was admitted in its own right; of very many any."""
+    """The controllers named by each object at its own admission; for very many names, any controller."""
 
     Saved = SavedNamed
 
@@ -43,13 +43,13 @@ class Named(Part):
         return _has(self._owners.get(uid, ()), owner)
 
     def forget(self, uid: str) -> None:
-        """The object is gone, and nothing asks for it any more."""
+        """Forget a deleted object without further use."""
         self._owners.pop(uid, None)
 
 
 def named(grant: Grant, owner: str) -> bool:
-    """Whether what is charged so was admitted in its own right, though it named this controller. :class:`Named` forgets the
-    oldest of very many; a charge says whom its object named for as long as it stands.
+    """Whether the charged object was admitted in its own right, though it named this controller. :class:`Named` forgets the
+    oldest of very many; a charge records the named controllers for its whole life.
     """
     return _has(grant.owners, owner)
 

@@ -35,7 +35,7 @@ class Objects(Mapping[str, Object]):
     @overload
     def get(self, uid: str, /, default: Object | T) -> Object | T: ...
     def get(self, uid: str, /, default: Object | T | None = None) -> Object | T | None:
-        """Faster than by catching an error: most uids that are asked for are no object."""
+        """Faster than catching an error: most requested uids are no object."""
         if uid in self._own:
             return self._state.pods.get(uid, default)
         return self._state.workloads.get(uid, default)
@@ -52,12 +52,13 @@ class Objects(Mapping[str, Object]):
 
 
 def counts_of(kind: str, ask: Ask) -> dict[str, int]:
-    """What an object counts below its owner. Pods and who is charged name models: any user may label what is between."""
+    """The counted amounts of an object below its owner. Only pods and
+    charged objects name models: users may label the others."""
     return counted(ask.demand, types_of(ask.labels) if kind == POD else {})
 
 
 def counts_of_pod(pod: Pod) -> Mapping[str, int]:
-    """What a pod counts below its owner. Pods that are written alike share it: a cluster has a hundred thousand."""
+    """The counted amounts of a pod below its owner. Equal pods share them: a cluster has a hundred thousand."""
     return _known(tuple(pod.asks.items()), tuple(types_of(pod.labels).items()))
 
 
@@ -69,12 +70,12 @@ def _known(
 
 
 def fallen(change: Change) -> tuple[dict[str, int], int]:
-    """What a workload asked for that asks for less now, is deleted or gone, and since when; nothing where it asks for as much.
+    """The old request of a workload that now requests less, or was deleted, and the time since then; empty without a fall.
 
-    The workload's controller makes pods by the old amounts until it hears of the change, and a webhook process that has not heard
-    of the change either lets these pods pass as covered. A workload that has ended lacks nothing: its controller says so when it
-    makes nothing more. Of one whose deletion waits for finalizers the controller makes nothing more either: so nothing falls when
-    it is gone at last. What falls by the status alone, the controller itself reported: a Job of which most completions succeeded.
+    The workload's controller makes pods by the old amounts until it notices the change. A webhook process without this
+    news admits these pods as covered. An ended workload lacks nothing: its controller reports the end after the last
+    pod. During a deletion with finalizers the controller makes no more pods either, so the final deletion is no fall.
+    A fall by the status alone was reported by the controller itself: a Job with most completions succeeded.
     """
     before, after = change.before, change.after
     if not isinstance(after, Workload):
@@ -98,7 +99,7 @@ def fallen(change: Change) -> tuple[dict[str, int], int]:
 
 
 def _is_reported(before: Workload, after: Workload) -> bool:
-    """Whether the status alone changed what the workload asks for: neither its spec, a mark of its user, nor its quota."""
+    """Whether the status alone changed the workload's request: neither its spec, a mark of its user, nor its quota."""
     is_same_spec = after.generation != 0 and after.generation == before.generation
     asks = (before.ask, after.ask)
     return (

@@ -1,8 +1,8 @@
-"""Who answers for an object: the one that is charged for it, by group, kind and uid, and only if it was seen. Pure.
+"""The owner of an object: the object charged for it, by group, kind and uid, and only after an observation. Pure.
 
-A reference to a controller is written by whoever may write the object, so it proves nothing by itself. It counts where a
-controller's account wrote it, or where the owner's controller is a program that may run under any account, and its kind
-makes such objects. Everywhere else the object is charged in its own right.
+Any user with write access to an object can write a reference to a controller, so it proves nothing by itself. It counts if a
+controller's account wrote it, or if the owner's controller may run under any account, and its kind
+makes such objects. Otherwise the object is charged in its own right.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -18,7 +18,7 @@ from bus.events.pods import Owner
 from bus.kube.kinds import GOVERNED
 
 if TYPE_CHECKING:
-    # Questions about decisions ask who answers for an object, and review nothing.
+    # Questions about decisions need owners, but no reviews.
     from reactors.webhook.review import Review
 
 #: Kubernetes' own controllers, where they have one account for all.
@@ -28,12 +28,12 @@ COLLECTOR = ":generic-garbage-collector"
 NODES = "system:nodes"
 NODE = "Node"
 
-#: Kinds that answer for what they control.
+#: Kinds that cover their controlled objects.
 COVERING = frozenset(kind.kind for kind in GOVERNED if kind.covers)
 
 
 class Controllers(msgspec.Struct, frozen=True):
-    """The accounts of controllers: what they make below an owner is the owner's."""
+    """The accounts of controllers: the objects that they make below an owner are the owner's."""
 
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset({"system:serviceaccounts:kube-system"})
@@ -45,17 +45,17 @@ class Controllers(msgspec.Struct, frozen=True):
 
 
 def collects(review: Review) -> bool:
-    """Whether the garbage collector may be the one that asks: other controllers release what they make again at once."""
+    """Whether the request may be the garbage collector's: other controllers release replaced objects at once."""
     return review.user == CONTROLLER_MANAGER or review.user.endswith(COLLECTOR)
 
 
 def wrote_node(review: Review) -> bool:
-    """Whether a node agent asks: it writes mirror pods, of what its node runs anyway."""
+    """Whether a node agent asks: it writes mirror pods, for pods that its node runs anyway."""
     return review.user.startswith("system:node:") and NODES in review.groups
 
 
 def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
-    """Kind and uid of the controller that an object names, of whatever group; ("", "") for none. Never raises."""
+    """Kind and uid of the controller in an object's metadata, of any group; ("", "") for none. Never raises."""
     references = metadata.get("ownerReferences")
     for one in references if isinstance(references, list) else ():
         if isinstance(one, dict) and one.get("controller") is True:

@@ -1,4 +1,4 @@
-"""What an owner answers for and was admitted to ask for something else by replica: a scale does not say what. Pure but for its
+"""Covered objects with an admitted change of the request of one replica: a scale does not contain it. Pure but for its
 state.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
@@ -16,19 +16,19 @@ from reactors.admission.coverage.objects import Object, Objects
 
 
 class SavedReshaped(msgspec.Struct):
-    """What a snapshot holds of it."""
+    """The admitted changes in a snapshot."""
 
     _changes: dict[str, tuple[str, int]]
 
 
 class Reshaped(Part):
-    """The newest admitted change of each object that is there."""
+    """The newest admitted change of each existing object."""
 
     Saved = SavedReshaped
     derived = frozenset({"_next_us"})
 
     def __init__(self) -> None:
-        #: By uid, oldest first: (version that is changed, when).
+        #: By uid, oldest first: (version before the change, time).
         self._changes: dict[str, tuple[str, int]] = {}
         #: Reviews ask for it, and users may keep many changes from landing: it is done once in a while.
         self._next_us = 0
@@ -40,14 +40,14 @@ class Reshaped(Part):
         self._changes[child.uid] = (child.version if is_later else version, now_us)
 
     def has(self, found: Object) -> bool:
-        """Whether a change may have landed behind what was seen."""
+        """Whether a change may have landed after the newest observation."""
         if (change := self._changes.get(found.uid)) is None:
             return False
         is_passed = timelines.precedes(change[0], 0, found.version, 0)
         return not (is_passed or found.listed_us >= change[1] + LANDED_US)
 
     def expire(self, now_us: int, objects: Objects) -> None:
-        """Drop what was seen behind its change, or is not there, when the change cannot land any more."""
+        """Drop changes of observed or absent objects, once they cannot land any more."""
         if now_us < self._next_us:
             return
         self._next_us = now_us + LANDED_US

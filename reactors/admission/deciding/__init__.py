@@ -1,1 +1,1 @@
-"""The decision on a request, its rules and texts, and the way into a journal."""
+"""The decision on a request, its rules and texts, and its entry in a journal."""

@@ -1,7 +1,7 @@
-"""What would let a refused request pass, with the least change? Pure, and by the product's own decision.
+"""The least change with which a refused request would be admitted. Pure, and by the product's own decision.
 
-Each advice is enough by itself: fewer replicas (the most that are admitted), or that much given back by others, or that much
-more in the quota. Nothing is guessed: a number of replicas is read and decided again, a limit is declared again.
+Each advice is enough by itself: fewer replicas (the most that are admitted), or an amount returned by others, or a larger
+limit of the quota. It never guesses: a number of replicas is read and decided again, a limit is declared again.
 
 Source: docs/admission.md, Ask (``bursar quota check``).
 """
@@ -25,13 +25,13 @@ Json = Mapping[str, Any]
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """Changes that would each be enough; all of them empty where nothing but another quota helps."""
+    """Changes that would each be enough; all of them empty if only another quota helps."""
 
-    #: The field with the number of pods, what it says, and the most that would be admitted; None = not even one.
+    #: The field with the number of pods, its value, and the most that would be admitted; None = not even one.
     path: str = ""
     replicas: int = 0
     fits: int | None = None
-    #: By key, what others would have to give back.
+    #: By key, the amounts that others would have to return.
     free: dict[str, int] = {}
     #: By key, the limit that the quota would need; and whether its parent would admit it now.
     hard: dict[str, int] = {}
@@ -51,11 +51,11 @@ def advise(
     now_us: int,
     asked: Callable[[Ask], Ask],
 ) -> Advice:
-    """What would let ``object``, which asked for ``request`` and was refused with ``decision``, pass.
+    """Advice for ``object``, refused for its ``request`` with ``decision``.
 
-    ``asked`` gives an ask with the devices that its claims may be given.
+    ``asked`` returns a request with the devices that its claims may get.
 
-    Nothing for refusals that are not about amounts: their own sentence says what to do.
+    Empty for refusals without amounts: their own message names the way out.
     """
     node = draft.node(request.quota)
     if node is None or decision.reason not in ("over-quota", "budget-exhausted"):
@@ -86,7 +86,7 @@ def advise(
 
 
 def advise_quota(proposal: Proposal, decision: QuotaDeclared) -> dict[str, int]:
-    """The largest limits, by key, with which a proposed quota that asks too much of its parent would be admitted."""
+    """The largest admissible limits, by key, of a proposed quota that exceeds its parent."""
     hard = proposal.spec.hard if proposal.spec is not None else {}
     return {
         deficit.key: hard[deficit.key] - _excess(deficit)
@@ -98,10 +98,10 @@ def advise_quota(proposal: Proposal, decision: QuotaDeclared) -> dict[str, int]:
 def fewer(
     kind: Kind, object: Json, is_admitted: Callable[[Ask], bool]
 ) -> tuple[str, int, int | None]:
-    """(field, its number, the largest smaller number that is admitted) of the pods that a scale sets, or of training nodes.
+    """(field, its number, the largest smaller admitted number) of the pods in a scale, or of training nodes.
 
-    ("", 0, None) for a kind without one such number, and where it is the training runtime's. More pods never ask for less, so
-    halving finds it.
+    ("", 0, None) for a kind without one such number, and if the number is the training
+    runtime's. More pods never request less, so halving finds it.
     """
     path, ask = _counted(kind), asked(kind, object)
     replicas = ask.runtime.nodes if ask.runtime else ask.replicas
@@ -112,7 +112,7 @@ def fewer(
         try:
             return is_admitted(asked(kind, resized(object, path, count)))
         except DemandError:
-            # A gang that is larger than its workload could never start.
+            # A gang larger than its workload could never start.
             return False
 
     low, high = 0, replicas
@@ -129,9 +129,9 @@ def resized(object: Json, path: str, count: int) -> dict[str, Any]:
 
 
 def _counted(kind: Kind) -> str:
-    """The field with the number of pods that a scale sets, or of the only set; "" where there is none."""
+    """The field with the number of pods of a scale, or of the only set; "" if there is none."""
     if kind.scales:
-        # Of several sets in a map, the one that the scale names.
+        # Of several sets in a map, the one named by the scale.
         sets = [
             one
             for one in kind.sets
@@ -141,7 +141,7 @@ def _counted(kind: Kind) -> str:
     if kind.has_runtime:
         return NODES
     first = kind.sets[0]
-    # Where the number does not stand in its spec, nobody sets it.
+    # Without the number in its spec, users cannot set it.
     is_single = len(kind.sets) == 1 and first.at and first.replicas and "*" not in first.at
     return f"{first.at}.{first.replicas}" if is_single else ""
 

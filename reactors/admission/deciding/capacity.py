@@ -13,16 +13,16 @@ from projections.cluster.devices import DeviceSlice, bytes_of
 from projections.devices.demand import DEVICES, GPU_DRIVERS, MEMORY, card_of
 from projections.quota_trees import TreeOverlay
 
-#: By resource under which cards count, and node ("" = of none): cards, each by its pool and name.
+#: By resource of cards, and node ("" = of none): cards, each by its pool and name.
 Cards = dict[str, dict[str, set[tuple[str, str]]]]
 
 
 def capacity(state: ClusterState) -> dict[str, int]:
-    """What all nodes have, by resource: cpu in milli, everything else whole, cut; and devices that are given out by claim.
+    """The amounts of all nodes, by resource: cpu in milli, all others whole, cut; and devices allocated by claim.
 
-    Unschedulable nodes count, as they do upstream; a quantity that cannot be read counts nothing. Which devices a class selects
-    is not known: that of a driver's name has those of the driver, any other may have all. Cards that a node's device plugin offers
-    are those that its slices show: the larger number counts.
+    Unschedulable nodes count, as they do upstream; an unreadable quantity counts nothing. The devices of a class are
+    unknown: a class with a driver's name has those of the driver, any other may have all. A node's device plugin and its
+    slices may show the same cards: the larger number counts.
     """
     total, cards = _devices(state)
     for node in state.current_nodes():
@@ -61,7 +61,7 @@ def _devices(state: ClusterState) -> tuple[dict[str, int], Cards]:
                     on_node = cards.setdefault(card_of(driver), {}).setdefault(node, set())
                     on_node.add((pool, name))
         for name, parts in sets.items():
-            # A set of counters is divided among its devices, each of which is one way to take of it.
+            # A set of counters is divided among its devices; each device is one way to use it.
             most = bytes_of(counters.get(name, {}).get("memory", "")) or max(parts)
             number[driver] = number.get(driver, 0) + _at_once(parts, most)
             if driver in GPU_DRIVERS:

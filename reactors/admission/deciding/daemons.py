@@ -1,7 +1,7 @@
-"""How many nodes a DaemonSet would run on, as far as nodes were seen. Pure.
+"""The number of observed nodes for a DaemonSet. Pure.
 
-Its pods are reviewed one by one, so this decides only whether a new one is refused as a whole at once. Of node labels some
-are known (``docs/admission.md``); a DaemonSet that selects by others, or by affinity, is charged by its pods alone.
+Its pods are reviewed one by one, so this only decides whether a new DaemonSet is refused as a whole. Only some node labels
+are known (``docs/admission.md``). A DaemonSet with other labels or affinity is charged by its pods alone.
 
 Source: Kubernetes, "DaemonSet" (how daemon pods are scheduled).
 """
@@ -20,7 +20,7 @@ _EVERYWHERE = ("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os"
 
 
 def matching(object: Mapping[str, Any], nodes: Collection[Node]) -> int:
-    """How many of ``nodes`` a DaemonSet as it was sent selects; 0 where that cannot be told."""
+    """The number of ``nodes`` selected by a DaemonSet; 0 if unknown."""
     spec = object["spec"]["template"]["spec"]
     selector = spec.get("nodeSelector") or {}
     if spec.get("affinity") or not isinstance(selector, dict):

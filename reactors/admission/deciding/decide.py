@@ -1,9 +1,9 @@
-"""May this object hold what it asks for? The one decision of the webhook; pure.
+"""The decision about a request: may this object hold its amounts? The one decision of the webhook; pure.
 
-An ask is "this object (uid) wants to hold N from now on", never a difference. What rises is
-checked, key by key, against what the quota has left; all keys fit, or nothing is charged. What
-falls is admitted, and stays charged until it is *seen* to be smaller: the review is no proof that
-the change is stored. The keeper gives it back (:mod:`reactors.admission.deciding.reconcile`).
+A request is "this object (uid) wants to hold N from now on", never a difference. Each rising key is
+checked against the rest of the quota. All keys fit, or nothing is charged. A falling key
+is admitted, and stays charged until the object is *observed* smaller: the review is no proof that
+the change is stored. The reconciler returns it (:mod:`reactors.admission.deciding.reconcile`).
 
 Source: docs/quotas.md; docs/wrong-input.md; docs/architecture.md.
 """
@@ -21,12 +21,12 @@ from projections.quota_trees import Node, TreeOverlay, charged
 from projections.quota_trees.keys import MOST, largest, less
 from projections.quota_trees.shape import ELASTIC
 
-#: Why a charge is taken back whose asker never heard of it.
+#: The reason to withdraw a charge whose requester never received the decision.
 UNANSWERED = "unanswered"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What an object wants to hold: whole amounts, by ``limits.<resource>`` and ``requests.<resource>``."""
+    """The whole amounts requested by an object, by ``limits.<resource>`` and ``requests.<resource>``."""
 
     quota: str
     uid: str
@@ -35,33 +35,34 @@ class Request(msgspec.Struct, frozen=True):
     name: str
     demand: dict[str, int]
     types: dict[str, str] = {}
-    #: Uid of the review; "" where nobody asked.
+    #: Uid of the review; "" without one.
     review: str = ""
     operation: str = "CREATE"
-    #: resourceVersion of the object that is changed; "" for a create.
+    #: resourceVersion of the changed object; "" for a create.
     version: str = ""
-    #: It changes what one replica asks for, or where that is charged.
+    #: It changes the request of one replica, or the place of its charge.
     reshapes: bool = False
-    #: Of the first of its pod templates that names one.
+    #: The first priority class in its pod templates.
     priority_class: str = ""
-    #: Uid of the controller that it names and that does not answer for it.
+    #: Uid of a named controller that does not cover it.
     owner: str = ""
-    #: What its children ask for, by quota key: it is charged with no less.
+    #: The request of its children, by quota key, as the least charge.
     live: dict[str, int] = {}
-    #: For which of them it asks; None = for itself.
+    #: The child behind the request; None = the object itself.
     child: Child | None = None
-    #: Containers that have to state more than they do (:class:`bus.kube.kinds.Ask`); nothing where that is not asked of them.
+    #: Containers that must state more than they do (:class:`bus.kube.kinds.Ask`); empty if not required.
     unstated: dict[str, tuple[str, ...]] = {}
     #: Those of them that stated more before this change.
     newly_unstated: dict[str, tuple[str, ...]] = {}
-    #: Of a review: what the quota was found by.
+    #: Of a review: the source of its quota.
     basis: Basis | None = None
 
 
 def decide_review(draft: TreeOverlay, request: Request, now_us: int) -> AdmissionDecided:
-    """The answer to a review on top of ``draft``: all that it depends on is there, and in the request with its basis.
+    """The answer to a review on top of ``draft``: everything for it is there, and in the request with its basis.
 
-    Reasons beside those of :func:`decide`: ``orphaned``; ``queued`` (whoever resumes his own would pass all that wait).
+    Reasons beside those of :func:`decide`: ``orphaned``; ``queued``
+    (a user who resumes a workload must not overtake the queue).
     """
     basis = request.basis or Basis()
     if basis.is_orphaned:
@@ -82,14 +83,14 @@ def decide(
 ) -> AdmissionDecided:
     """The answer to ``request`` on top of ``draft``; it is not added to the draft yet.
 
-    ``refusal``: a reason that was found before any quota was asked.
+    ``refusal``: a reason found before the quota was checked.
 
     Reasons: ``fits``; ``fewer`` (nothing rises); ``raised`` (an owner's charge, for one more child); ``covered`` (it has room
     for that child already);
     ``over-quota`` and ``budget-exhausted`` with the
-    keys that refuse as deficits; ``quota-unknown``; ``quota-unready`` (declared, not seen in the
+    refusing keys as deficits; ``quota-unknown``; ``quota-unready`` (declared, not observed in the
     cluster yet: ask again); ``quota-invalid`` (its object cannot be used); ``quota-not-yours``;
-    ``must-specify`` (containers state no limit of what the quota limits); ``parent-quota`` (an elastic parent holds no workloads).
+    ``must-specify`` (containers without a limit that the quota needs); ``parent-quota`` (an elastic parent holds no workloads).
     """
     if refusal:
         return _answer(draft, request, "refused", refusal)
@@ -103,7 +104,7 @@ def decide(
     if absent := unspecified(draft, node, request):
         return _answer(draft, request, "refused", "must-specify", deficits=absent)
     wanted = charged(request.demand, request.types)
-    # Of an owner its own size was asked for when it was written: what it is charged with, or its children need.
+    # An owner's own size was decided at its write: now its charge, or its children's need, counts.
     wanted = dict(request.live if request.child is not None else largest(wanted, request.live))
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
@@ -127,7 +128,7 @@ def decide(
     divided = {k: n for k, n in limits.items() if n is not None} if node.is_elastic else None
     if missing:
         return _answer(draft, request, "refused", "over-quota", None, missing, divided)
-    # A warned budget admits, and says in the decision what it is warned of.
+    # A budget past its warning admits, and the decision has the warning.
     reason = "raised" if request.child is not None else "fits"
     return _answer(draft, request, "admitted", reason, charge, deficits, divided)
 
@@ -135,26 +136,26 @@ def decide(
 def _limits(
     draft: TreeOverlay, node: Node, rises: dict[str, int], request: Request
 ) -> Mapping[str, int | None]:
-    """What the quota may use of what rises: as its tree says, or as it did when this was decided."""
+    """The quota's limits on the rising keys: the tree's, or those recorded with this decision."""
     recorded = request.basis.limits if request.basis is not None else None
     return {key: recorded.get(key) for key in rises} if recorded else draft.limits(node, rises)
 
 
 def barred(node: Node, namespace: str) -> str:
-    """Why no workload of ``namespace`` may stand in the quota, whatever it has left; "" = it may."""
+    """The reason why the quota takes no workload of ``namespace``, even with room; "" = it does."""
     if node.spec.problem:
         return "quota-invalid"
     named = node.spec.namespaces
-    # Whom a selector selects was asked before, of the labels of the namespace (:mod:`reactors.admission.deciding.mapping`).
+    # Selectors were matched before, on the labels of the namespace (:mod:`reactors.admission.deciding.mapping`).
     if named and namespace not in named and not node.spec.selector:
         return "quota-not-yours"
     return "parent-quota" if node.kind == ELASTIC and node.spec.is_parent else ""
 
 
 def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Deficit, ...]:
-    """The keys of ``limits.<resource>`` that the quota limits and containers state nothing of, by name.
+    """The keys of ``limits.<resource>`` that the quota limits and containers do not state, by name.
 
-    Where the quota charges requests instead, only containers that state no request either.
+    If the quota charges requests instead, only containers without a request count, too.
     """
     found = {}
     limited = node.limited()
@@ -164,7 +165,7 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
             continue
         plain = f"limits.{key.removeprefix(part)}"
         typed = f"{plain}."
-        # What it touches is this key, or begins with it: most quotas limit neither.
+        # Its own effect is this key, or begins with it: most quotas limit neither.
         if plain not in limited and not any(one.startswith(typed) for one in limited):
             continue
         for touched in charged({plain: 1}, request.types):
@@ -176,12 +177,12 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
 
 
 def is_unseen(node: Node, rises: Collection[str]) -> bool:
-    """Whether it names a template of claims that was not seen, and the quota limits devices: how many it asks for is unknown."""
+    """Whether it names an unobserved template of claims, and the quota limits devices: their number is unknown."""
     return any(key.startswith(CLAIM_TEMPLATE) for key in rises) and limits_devices(node)
 
 
 def _is_unmeasured(node: Node, rises: Collection[str], wanted: Collection[str]) -> bool:
-    """Whether it asks for cards by claim while no slice says how much memory a card has, and the quota limits that."""
+    """Whether it claims cards with unknown memory, because slices do not show it, and the quota limits that."""
     if not any(".dra/" in key for key in rises):
         return False
     is_limited = any(key.partition(".")[2].startswith("gpu-memory") for key in node.limited())
@@ -197,16 +198,16 @@ def limits_devices(node: Node) -> bool:
 
 
 def covers(draft: TreeOverlay, request: Request) -> bool:
-    """Whether its quota holds all that it asks for itself already."""
+    """Whether its quota already holds its whole own request."""
     grant = draft.grant(request.quota, request.uid)
     wanted = charged(request.demand, request.types)
     return grant is not None and all(n <= grant.charge.get(key, 0) for key, n in wanted.items())
 
 
 def adopt(draft: TreeOverlay, request: Request, reason: str) -> AdmissionDecided | None:
-    """The charge for an object that is there and was never admitted with that much, its children included; None if it was.
+    """The charge for an existing object that was never admitted with that much, its children included; None if it was.
 
-    It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, ``outgrown`` where only its
+    It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, ``outgrown`` if only its
     children are more, or ``moved`` for an object that was admitted elsewhere.
     """
     wanted = largest(charged(request.demand, request.types), request.live)
@@ -220,9 +221,9 @@ def adopt(draft: TreeOverlay, request: Request, reason: str) -> AdmissionDecided
 
 
 def move(draft: TreeOverlay, request: Request, owner: str) -> AdmissionDecided:
-    """The charge of an object whose ``owner`` is deleted without it: taken from the owner's, in one entry.
+    """The charge of an object orphaned by its deleted ``owner``: taken from the owner's, in one entry.
 
-    Nothing new runs, so nothing is checked: where the owner was charged with less, the rest is charged above the limit.
+    Nothing new runs, so nothing is checked: if the owner had a smaller charge, the rest is charged above the limit.
     """
     wanted = largest(charged(request.demand, request.types), request.live)
     grant, above = draft.grant(request.quota, request.uid), draft.grant(request.quota, owner)
@@ -240,7 +241,7 @@ def move(draft: TreeOverlay, request: Request, owner: str) -> AdmissionDecided:
 def over(
     draft: TreeOverlay, node: Node, rises: dict[str, int], namespace: str = ""
 ) -> tuple[Deficit, ...]:
-    """The keys of which ``node`` has not enough left for ``rises``, by name."""
+    """The keys of ``node`` without enough left for ``rises``, by name."""
     return _over(draft, node, rises, draft.limits(node, rises), namespace)
 
 
@@ -264,7 +265,7 @@ def _over(
 
 
 def _spent(draft: TreeOverlay, node: Node, request: Request, now_us: int) -> tuple[Deficit, ...]:
-    """The budgets that are used up: anything that rises is refused then, whatever it asks for."""
+    """The used-up budgets: any rise is refused then, for every resource."""
     found = []
     for key in sorted(node.spec.cash):
         spent, cash = draft.spent(node, key, floor_seconds(now_us))
@@ -308,7 +309,7 @@ def _answer(
 
 
 def _recorded(request: Request, reason: str, limits: dict[str, int] | None) -> Basis | None:
-    """What the answer was made of. Containers that state too little matter where that is why it is refused."""
+    """The basis of the answer. Containers without limits are recorded only if they are the reason of the refusal."""
     basis = request.basis
     unstated = tuple(sorted(request.unstated)) if reason == "must-specify" else ()
     if basis is None or (basis.live, basis.unstated, basis.limits) == (

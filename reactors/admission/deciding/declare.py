@@ -1,8 +1,8 @@
-"""May this quota stand in its tree with these limits? Pure.
+"""The decision about a quota: may it be in its tree with these limits? Pure.
 
-A child's limit is taken from its parent as a whole, used or not: ``used`` of a parent is what its own
-workloads hold and what its children claim. A raise counts for the parent from the moment it is
-admitted and for what is below only when it is seen in the cluster; a cut the other way round
+A child's limit is taken from its parent as a whole, used or not: ``used`` of a parent is the sum of its own
+workloads and of its children's limits. A raise counts for the parent from its
+admission, and for the quotas below only after its observation. A cut counts the other way round
 (:class:`projections.quota_trees.tree.Node`).
 
 Source: docs/quotas.md (tree webhook); docs/wrong-input.md.
@@ -24,7 +24,7 @@ from reactors.admission.deciding.decide import over
 #: Levels of a tree and children of a quota (docs/wrong-input.md C7).
 MAX_LEVELS = 16
 MAX_CHILDREN = 5_000
-#: Changes of one quota that may be on their way at once.
+#: Unfinished changes of one quota at once.
 MAX_PENDING = 16
 
 
@@ -37,7 +37,7 @@ class Proposal(msgspec.Struct, frozen=True):
     parent: str
     spec: QuotaSpec | None
     request: str = ""
-    #: Parent that the stored object names, for an update.
+    #: Parent in the stored object, for an update.
     old_parent: str = ""
 
 
@@ -71,7 +71,7 @@ def declare(draft: TreeOverlay, proposal: Proposal, now_us: int) -> QuotaDeclare
 def declare_elastic(draft: TreeOverlay, proposal: Proposal, now_us: int) -> QuotaDeclared:
     """The answer to a proposal about an ElasticQuota: Koordinator's rules, with their reasons.
 
-    Proposals that were admitted count as if they stood. Source: docs/quotas.md.
+    Admitted proposals count at once. Source: docs/quotas.md.
     """
     nodes = [n for n in draft.nodes() if n.kind == ELASTIC]
     topology = Topology(with_defaults(quota_of(n.name, n.parent, n.spec), None) for n in nodes)
@@ -130,7 +130,7 @@ def _deleted(draft: TreeOverlay, proposal: Proposal) -> QuotaDeclared:
 
 
 def _missing_below(draft: TreeOverlay, node: Node | None, spec: QuotaSpec) -> tuple[str, ...]:
-    """Keys new to ``spec`` which a child of the quota does not limit."""
+    """Keys new to ``spec`` without a limit in a child of the quota."""
     if node is None:
         return ()
     new = spec.hard.keys() - node.spec.hard.keys()
@@ -158,7 +158,7 @@ def _answer(
 ) -> QuotaDeclared:
     spec = proposal.spec
     if reason == "fits" and spec is None:
-        # Until the delete is seen nothing more is admitted here; if it is not, the keeper says so.
+        # Until the delete is observed nothing more is admitted here. If it never is, the reconciler records that.
         node = draft.node(proposal.name)
         spec = (
             QuotaSpec(hard=dict.fromkeys(node.spec.hard, 0), problem="it is being deleted")

@@ -1,8 +1,8 @@
 """Maps an object to its quota. Pure.
 
-By the workload's own label; where it has none, by the label of its namespace; where that has none, by the
-ElasticQuota that serves the namespace. Which business quotas a namespace may use, and to which one it is charged, is
-the ledger's rule (:mod:`projections.attribution`). What names no quota and lives in no mapped or served namespace is
+By the workload's own label; without it, by the label of its namespace; without that, by the
+ElasticQuota that serves the namespace. The business quotas that a namespace may use, and the charged one, are
+the ledger's rule (:mod:`projections.attribution`). An object without a quota label, outside mapped and served namespaces, is
 not governed.
 
 Source: docs/quotas.md.
@@ -20,22 +20,22 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 LABEL = "biz.group.resource.quota"
 ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"
-#: Labels that name a quota, as a decision records them.
+#: Labels with a quota's name, as a decision records them.
 _LABELS = {"business": LABEL, "elastic": ELASTIC_LABEL}
-#: Recorded for the labels that an object was last seen with.
+#: Recorded for the labels of an object's last observation.
 SEEN = "seen"
 
 #: Why an object may not name a quota: neither its namespace nor the quota allows it.
 NOT_YOURS = "quota-not-yours"
 
-#: Labels that name a model.
+#: Labels with a model's name.
 _TYPES = {name: f"{LABEL}/{name}-type" for name in ("cpu", "gpu", "memory")}
 
 
 class QuotaRef(msgspec.Struct, frozen=True):
     """A quota by kind and name. ``refusal`` "" unless the object may not name it.
 
-    What exists all the same is charged to ``charged``, "" for no quota.
+    If the object exists all the same, it is charged to ``charged``, "" for no quota.
     """
 
     kind: str
@@ -58,12 +58,12 @@ def place(
     *,
     requires_namespaces: bool = False,
 ) -> QuotaRef | None:
-    """The quota of an object with ``labels`` in a namespace with the labels ``mapping``; None for one that is not governed.
+    """The quota of an object with ``labels`` in a namespace with the labels ``mapping``; None for an ungoverned one.
 
-    ``mapping`` is None where the namespace was not seen.
-    ``rules`` are those of the business quotas that were seen. ``serving`` is the ElasticQuota that serves the namespace
+    ``mapping`` is None for an unobserved namespace.
+    ``rules`` are those of the observed business quotas. ``serving`` is the ElasticQuota that serves the namespace
     (:class:`reactors.admission.deciding.elastics.ElasticQuotas`).
-    ``requires_namespaces``: a quota that names or selects none, nor one above it, serves mapped namespaces only.
+    ``requires_namespaces``: without namespaces in it or in a quota above it, a quota serves mapped namespaces only.
     """
     around = mapping or {}
     mapped, named = around.get(LABEL, ""), labels.get(LABEL, "")
@@ -78,19 +78,19 @@ def place(
 
 
 def counted(where: QuotaRef | None) -> QuotaRef | None:
-    """Where what exists is charged; None for nowhere."""
+    """The charged quota of an existing object; None for none."""
     if where is None or where.charged == where.quota:
         return where
     return QuotaRef(where.kind, where.charged, "", where.charged) if where.charged else None
 
 
 def types_of(labels: Mapping[str, str]) -> dict[str, str]:
-    """The model that each type label names, by ``cpu``, ``gpu`` and ``memory``."""
+    """The model of each type label, by ``cpu``, ``gpu`` and ``memory``."""
     return {name: model for name, label in _TYPES.items() if (model := labels.get(label))}
 
 
 def label_of(labels: Mapping[str, str]) -> str:
-    """Which of an object's labels names its quota, as it is recorded; "" for none."""
+    """The object's label with its quota's name, as it is recorded; "" for none."""
     for name, label in _LABELS.items():
         if labels.get(label):
             return name
@@ -98,7 +98,7 @@ def label_of(labels: Mapping[str, str]) -> str:
 
 
 def recorded_labels(label: str, quota: str) -> dict[str, str]:
-    """The labels that name ``quota``, of which ``label`` was recorded."""
+    """The labels with the name ``quota``, rebuilt from the recorded ``label``."""
     return {_LABELS[label]: quota} if label in _LABELS else {}
 
 

@@ -1,6 +1,6 @@
 """The message of a decision for people: the key, the deficit, the limit, and the holders. Pure.
 
-A refusal tells the asker's own namespace apart from all others, and names nobody else
+A refusal shows the asker's own namespace and the sum of all others, without their names
 (docs/reliability.md: answers contain no other tenant's names).
 
 Source: docs/admission.md, Reasons.
@@ -16,7 +16,7 @@ from bus.kube.crds.keys import key_text
 from projections.quota_trees import Tree
 from reactors.webhook.review import Answer
 
-#: What is answered where no quota is asked for anything.
+#: Answers without a check of a quota.
 ALLOWED = Answer(True, "not-governed")
 TOO_MANY = Answer(
     False,
@@ -66,7 +66,7 @@ def sentence(decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
     parent, keys = "", ""
     if isinstance(decision, QuotaDeclared):
         parent, keys = decision.parent, ", ".join(decision.keys)
-    # Koordinator's rules are named by what they say: min over max: cpu.
+    # The names of Koordinator's rules contain their content: min over max: cpu.
     rule = decision.reason.replace("-", " ") + (": {keys}" if keys else "")
     message = _WHY.get(decision.reason, rule).format(
         quota=decision.quota, namespace=namespace, parent=parent, keys=keys,
@@ -76,14 +76,14 @@ def sentence(decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
 
 
 def warning(decision: AdmissionDecided, tree: Tree) -> str:
-    """What an admitted request is warned of; "" for nothing."""
+    """The warning for an admitted request; "" for none."""
     if decision.verdict != "admitted" or not decision.deficits:
         return ""
     return "; ".join(_deficit(deficit, decision, tree) for deficit in decision.deficits)
 
 
 def queued(decision: AdmissionDecided, tree: Tree, place: int) -> str:
-    """The notice of a workload that waits in a queue. ``decision``: the answer to it if it were alone."""
+    """The notice of a workload in a queue. ``decision``: the answer to it alone, without the queue."""
     if decision.verdict != "refused":
         waits = "it starts in its turn"
     elif decision.deficits:
@@ -95,7 +95,7 @@ def queued(decision: AdmissionDecided, tree: Tree, place: int) -> str:
 
 
 def managed_elsewhere(answer: Answer, manager: str) -> Answer:
-    """The answer to an object that names another controller, with a warning about that."""
+    """The answer to an object that names another controller, with a warning about it."""
     warned = (
         f"managedBy is {manager!r}: this cluster makes no pods of it, and the quota charges nothing"
     )

@@ -1,8 +1,8 @@
-"""How often one asker may ask of one quota, so that failing creates cannot fill a history (docs/wrong-input.md D14).
+"""A rate limit for each asker and quota, so failing creates cannot fill a history (docs/wrong-input.md D14).
 
-A service account asks in the name of its namespace: whoever may edit that can make accounts without end, and ask as each.
+A service account counts as its namespace: users with edit rights there can make any number of accounts.
 A bucket for each asker and process: full at first, one request takes one, ``per_second`` come back. Pure but for its state.
-The number of buckets is bounded, as names of askers can be made: the one that was used longest ago gives way.
+The number of buckets is bounded, as names of askers can be invented: the least recently used one is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 
-#: Buckets that are known at once. One that gives way is full again when it comes back.
+#: Most buckets at once. A dropped one is full again when it comes back.
 MOST_BUCKETS = 10_000
 
 
@@ -22,7 +22,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 def asker_of(user: str, *, is_controller: bool) -> str:
-    """Who asks, by a name that he cannot invent: of a service account its namespace, but for those of controllers."""
+    """The asker, by a name that it cannot invent: for a service account its namespace, except for controllers."""
     if is_controller or not user.startswith(_ACCOUNT):
         return user
     return _ACCOUNT + user[len(_ACCOUNT) :].partition(":")[0]
@@ -47,7 +47,7 @@ class Buckets:
         return len(self._left)
 
     def takes(self, name: Hashable, now_us: int) -> bool:
-        """Whether one more request is let through at this moment. A clock that steps back gives nothing."""
+        """Whether one more request is admitted at this moment. A clock that steps back adds nothing."""
         full = self._rate.burst * SECOND_US
         left, since_us = self._left.pop(name, (full, now_us))
         left = min(full, left + max(now_us - since_us, 0) * self._rate.per_second)

@@ -1,20 +1,20 @@
 """Reconciles charges with observed objects: charges unadmitted workloads, releases charges of deleted ones. Pure.
 
 The rule of release: a charge falls only on evidence, and only when no request that raised it can
-still be on its way into the cluster. Evidence is a delete, or the object seen with less, or its
-absence from a complete list. An ask is settled when the evidence is younger than it by the API
-server's request deadline plus a margin; or earlier, when it was *seen* (the object with what it
-asked for) and no other ask can have been on its way at the time. Time alone never releases
-(docs/reliability.md: `ttl` and `get` over-admit). What a watch says may be late by that margin.
+still be on its way into the cluster. Evidence is a delete, or the object observed with less, or its
+absence from a complete list. A request is settled when the evidence is younger than it by the API
+server's request deadline plus a margin. It is settled earlier when it was *observed* (the object with the requested
+amounts) and no other request can have been on its way at the time. Time alone never releases
+(docs/reliability.md: `ttl` and `get` over-admit). A watch may be late by that margin.
 
-What a controller made for its object before it heard that this asks for less, or is gone, may land as well, and no request
-says so: what was not seen of that is held until such a list (:class:`reactors.admission.coverage.chains.Awaited`).
+A controller may make objects by an old request before it notices a smaller one, or a deletion. Such objects may land without a
+request. Their amounts are held until such a list (:class:`reactors.admission.coverage.chains.Awaited`).
 
-A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
-run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.
+A charge never falls below the live pods: the pods of a workload may be larger or more than its template now, and they
+run on when it is deleted. Growth beyond the charge is charged unchecked, as it exists.
 
-Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
-keeper that was away for a day does what one that was there would have done.
+Level-triggered: :func:`settle` compares one object with its grants, for any history, so a
+reconciler that was away for a day ends in the same state as one that ran.
 
 Source: docs/architecture.md; docs/wrong-input.md.
 """
@@ -43,10 +43,10 @@ from reactors.admission.deciding.mapping import SEEN
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """An object that asks for something, as it was last seen.
+    """A requesting object, as last observed.
 
-    ``quota`` "" = it belongs to none. ``is_gone``: its delete was seen, or a complete list without it; ``quota`` is the
-    one that it belonged to, "" where that is not known.
+    ``quota`` "" = it has none. ``is_gone``: its delete was observed, or a complete list without it; ``quota`` is then its
+    last quota, "" if unknown.
     """
 
     uid: str
@@ -60,28 +60,28 @@ class Seen(msgspec.Struct, frozen=True):
     is_gone: bool = False
     #: resourceVersion of the observation; "" where it does not count.
     version: str = ""
-    #: The newest complete list that showed the object so, or was without one that is gone; 0 = none did.
+    #: The newest complete list with this observation, or without a deleted object; 0 = none did.
     listed_us: int = 0
-    #: It waits in a queue: whatever it is charged for, it is about to be started.
+    #: It waits in a queue: it is about to be started, with any charge.
     is_held: bool = False
-    #: What its children ask for (:func:`projections.quota_trees.keys.counted`).
+    #: The request of its children (:func:`projections.quota_trees.keys.counted`).
     live: Mapping[str, int] = {}
-    #: Uid of the object that answers for it, "" where that was not seen; None = it answers for itself.
+    #: Uid of its owner, "" if that was not observed; None = it is charged itself.
     holder: str | None = None
-    #: Its charge was raised for a child that was not seen yet: nothing falls until it was.
+    #: Its charge was raised for a child that is not observed yet: until then nothing falls.
     is_raised: bool = False
-    #: What may still land below it because it asked for it before.
+    #: Pods that may still land below it because of an earlier request.
     awaited: Mapping[str, int] = {}
 
     @property
     def below(self) -> Mapping[str, int]:
-        """What its children ask for, with what may still land."""
+        """The request of its children, with pods that may still land."""
         return added(self.live, self.awaited) if self.awaited else self.live
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """A complete list, asked for at ``listed_us``, shows no object ``uid``. ``is_raised`` as in :class:`Seen`; ``live`` with
-    what may still land.
+    """A complete list, requested at ``listed_us``, without the object ``uid``. ``is_raised`` as in :class:`Seen`; ``live`` with
+    pods that may still land.
     """
 
     uid: str
@@ -96,11 +96,11 @@ def settle(
     confirmed: Mapping[tuple[str, str], int],
     read: int = 0,
 ) -> list[AdmissionDecided | AdmissionReleased]:
-    """What a tree's journal has to say because of one piece of evidence; nothing where they agree.
+    """The new entries of a tree's journal from one piece of evidence; empty if they agree.
 
-    ``confirmed``: (quota, uid) to the number of the decision whose ask was seen in the cluster.
-    ``read``: how far the history was read for it.
-    Facts carry the numbers that follow each other from ``draft.number``; none is added to it.
+    ``confirmed``: (quota, uid) to the number of the newest decision whose request was observed in the cluster.
+    ``read``: the last event read for it.
+    Facts have consecutive numbers from ``draft.number``; none is added to the draft.
     """
     if isinstance(evidence, Absent):
         late = evidence.listed_us - LANDED_US
@@ -108,7 +108,7 @@ def settle(
         return _facts(draft, None, _gone(found, evidence, "lapsed"), _recorded(evidence, read))
     held = _held(draft, evidence.uid)
     if evidence.is_gone:
-        # A uid never comes back, so nothing that raises it can land any more. What is below it still may.
+        # A uid never comes back, so no raise of it can land any more. Objects below it still may.
         adopted = _adopted(draft, evidence, read)
         held = _after(held, adopted)
         plain = msgspec.structs.replace(evidence, version="", listed_us=0)
@@ -117,8 +117,8 @@ def settle(
             evidence = plain
         return _facts(draft, adopted, _gone(held, evidence, "vanished"), _recorded(evidence, read))
     if evidence.holder is not None:
-        # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
-        # it is seen with this one.
+        # A review admitted its change to another owner, or to none. Until that lands, or cannot any more,
+        # it is observed with this one.
         landed = [g for g in held if _is_later(g, evidence) or _is_listed(g, evidence)]
         releases = [Release(g.quota, g.uid, "covered") for g in landed]
         return _facts(draft, None, releases, _recorded(evidence, read))
@@ -140,8 +140,8 @@ def settle(
 def _adopted(
     draft: TreeOverlay, seen: Seen, read: int, *, is_leaving: bool = False
 ) -> AdmissionDecided | None:
-    """The charge for an object, or for what lives below it, that was never admitted with that much."""
-    # What is gone, or is about to be, asks for nothing itself; what was let pass a moment ago is charged by who let it pass.
+    """The charge for an object, or for the live pods below it, never admitted with that much."""
+    # A deleted or leaving object requests nothing itself; a fresh admission is charged by its own review.
     demand = {} if seen.is_gone or is_leaving else seen.demand
     live = {} if seen.is_raised else summed(seen.live, seen.types)
     if not seen.quota or not (demand or live):
@@ -154,12 +154,12 @@ def _adopted(
 
 
 def adopt_seen(draft: TreeOverlay, request: Request) -> AdmissionDecided | None:
-    """The charge for an object that was seen, or for what lives below it; None where that much is charged."""
+    """The charge for an observed object, or for the live pods below it; None if that much is charged."""
     return adopt(draft, request, "outgrown" if covers(draft, request) else "ungoverned")
 
 
 def _after(held: list[Grant], adopted: AdmissionDecided | None) -> list[Grant]:
-    """The grants of an object with what was adopted: of one key its charge may rise while that of another falls."""
+    """The grants of an object with the adopted amounts: one key of its charge may rise while another falls."""
     if adopted is None:
         return held
     return [
@@ -169,7 +169,7 @@ def _after(held: list[Grant], adopted: AdmissionDecided | None) -> list[Grant]:
 
 
 def shows(grant: Grant, seen: Seen) -> bool:
-    """Whether this observation proves that no ask of the grant can be on its way any more: the last one has landed, and was
+    """Whether this observation proves that no request of the grant is on its way any more: the last one has landed, and was
     the only one, or a complete list shows the object after the API server's deadline for all of them.
     """
     is_listed = seen.listed_us >= grant.asked_us + LANDED_US
@@ -177,14 +177,14 @@ def shows(grant: Grant, seen: Seen) -> bool:
 
 
 def _is_as_asked(grant: Grant, seen: Seen) -> bool:
-    """Whether the object was seen, after the grant's last ask, to be what that asked for."""
+    """Whether the object was observed, after the grant's last request, with exactly this request."""
     asked = (grant.quota, grant.demand, grant.types)
     is_same = asked == (seen.quota, seen.demand, seen.types)
     return is_same and seen.seen_us >= grant.asked_us and _is_later(grant, seen)
 
 
 def _is_later(grant: Grant, seen: Seen) -> bool:
-    """Whether the object was seen in a version behind the one that the last ask would change.
+    """Whether the object was observed in a newer version than the one before the last request's change.
 
     An update is reviewed for one stored version and lands on that one, or is reviewed again. So an
     observation that was merely received late proves nothing.
@@ -202,7 +202,7 @@ def _is_listed(grant: Grant, seen: Seen) -> bool:
 def _less(
     draft: TreeOverlay, grant: Grant, seen: Seen, confirmed: Mapping[tuple[str, str], int]
 ) -> Release | None:
-    """What one grant gives back now that the object was seen like this."""
+    """The release of one grant after this observation of the object."""
     node = draft.node(grant.quota)
     if seen.is_raised:
         return None
@@ -224,13 +224,13 @@ def _less(
 
 
 def _gone(held: list[Grant], gone: Seen | Absent, reason: str) -> list[Release]:
-    """What the grants of an object that is not there give back: all but what lives below it, which still ends."""
+    """The releases of an absent object's grants: everything but the live pods below it, as they still end."""
     left = [(grant, _left(grant, gone)) for grant in held]
     return [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
 
 
 def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
-    """What a grant of an object that is not there still holds."""
+    """The rest of a grant of an absent object."""
     if gone.is_raised:
         return grant.charge
     if isinstance(gone, Absent) or not (gone.quota or gone.holder):
@@ -239,16 +239,16 @@ def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
     if not gone.holder and _may_be_of(grant, gone):
         return _fallen(grant, most_of(gone.below, grant.charge))
     if gone.holder or gone.quota != grant.quota:
-        # What lives below it is charged there.
+        # The live pods below it are charged there.
         return {}
     return _fallen(grant, summed(gone.below, gone.types))
 
 
 def _may_be_of(grant: Grant, gone: Seen) -> bool:
-    """Whether an object that only a list ended may have been given the grant's quota or models before that.
+    """Whether an object that only a list ended may have got the grant's quota or models before that.
 
-    The change was admitted, for no older version than the one that was seen last. What lives below is charged in both
-    quotas, and as every model that is charged.
+    The change was admitted, for no older version than the last observed one. The pods below are charged in both
+    quotas, and as every charged model.
     """
     return bool(gone.listed_us and grant.number) and not _is_later(grant, gone)
 
@@ -284,7 +284,7 @@ def _facts(
 
 
 def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -> Evidence:
-    """What is recorded of an observation: what it decides, and no more."""
+    """The recorded part of an observation: exactly the part behind its decision."""
     live = dict(seen.live)
     if isinstance(seen, Absent):
         return Evidence(
@@ -304,7 +304,7 @@ def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -
 
 
 def seen_again(evidence: Evidence, uid: str) -> Seen | Absent:
-    """The observation of an object that was recorded."""
+    """The observation of an object, from its record."""
     if evidence.is_absent:
         return Absent(uid, evidence.listed_us, evidence.live, evidence.is_raised)
     return Seen(
@@ -331,10 +331,10 @@ class SeenQuota(msgspec.Struct, frozen=True):
 
 
 def declared(draft: TreeOverlay, seen: SeenQuota, read: int = 0) -> QuotaDeclared | None:
-    """What a tree's journal has to say because a quota's object was seen; None where they agree.
+    """The new entry of a tree's journal after an observation of a quota's object; None if they agree.
 
-    A change that was admitted and is not the one seen stays pending until it can no longer land. ``read``: how far the history
-    was read for it.
+    An admitted change other than the observed one stays pending until it can no longer land. ``read``: the last event
+    read for it.
     """
     node = draft.node(seen.name)
     if node is None:
@@ -351,9 +351,9 @@ def declared(draft: TreeOverlay, seen: SeenQuota, read: int = 0) -> QuotaDeclare
 
 
 def _is_gone(node: Node, seen: SeenQuota) -> bool:
-    """Whether nothing that was admitted can stand here any more.
+    """Whether no admitted quota can exist here any more.
 
-    The delete of one that had the name before says nothing of the one that is about to be created.
+    The delete of an earlier object with this name is no evidence about the next one.
     """
     if node.observed is not None:
         return node.uid == seen.uid

@@ -1,7 +1,7 @@
-"""Does a message of the bus hold an entry of a journal? Pure.
+"""The size check of a journal's entry: it must fit into a message of the bus. Pure.
 
-A workload may name many long resources, and a model of many parts, each beginning of which is charged. An entry that is too
-large is refused before it reaches the bus, which would refuse the entries beside it, too.
+A workload may name many long resources, and a model may have many parts, each charged by its beginnings. Too large an entry
+is refused before the bus, since the bus would refuse the entries beside it, too.
 
 Source: docs/wrong-input.md.
 """
@@ -33,7 +33,7 @@ def is_too_large(fact: object) -> bool:
 
 
 def storable(fact: F) -> F:
-    """The entry itself. Raises DemandError for one that is too large."""
+    """The entry itself. Raises DemandError if it is too large."""
     if is_too_large(fact):
         reason = f"its resources and models need more than {LARGEST} bytes of a journal"
         raise DemandError(path="spec", reason=reason)

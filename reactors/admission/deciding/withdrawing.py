@@ -1,10 +1,10 @@
 """ADAPTER: releases the charge of a decision whose requester never received it.
 
-While the bus is paused a decision may be sent, get no answer in time, and be stored later. Its asker was told
-``bursar-unavailable``: the request was refused, so no object follows. The process that refused it knows that. When it reads
-such a decision in the history it appends a release with the reason ``unanswered``: the object holds again what it held
-before. Where that process ended meanwhile, the charge lapses as that of any object which never appears
-(:mod:`reactors.admission.deciding.reconcile`). An object that exists all the same is charged again when it is seen.
+While the bus is paused a decision may be sent, get no answer in time, and be stored later. Its requester got the answer
+``bursar-unavailable``: the request was refused, so no object follows. Only the refusing process has this knowledge. When it
+reads such a decision in the history, it appends a release with the reason ``unanswered``: the object holds its earlier amounts
+again. If that process ended meanwhile, the charge lapses like that of any object that never appears
+(:mod:`reactors.admission.deciding.reconcile`). An object that exists all the same is charged again when it is observed.
 
 Source: ``docs/admission.md``, "When a part is away".
 """
@@ -25,7 +25,7 @@ from projections.quota_trees import Grant, TreeOverlay
 from reactors.admission.deciding.decide import UNANSWERED
 from reactors.engine.journals import Journals
 
-#: Requests without an answer that are remembered; what the oldest charged lapses by evidence.
+#: Most remembered requests without an answer; evidence ends the charges of the oldest.
 MOST = 10_000
 #: Between two attempts while the bus is away.
 RETRY_SECONDS = 1.0
@@ -35,16 +35,16 @@ _log = logging.getLogger(__name__)
 
 
 class _Asked(msgspec.Struct):
-    """A request that is being decided, or was refused without a decision."""
+    """A request in progress, or refused without a decision."""
 
-    #: What the quota held for its object before.
+    #: The quota's earlier charge for its object.
     before: dict[str, int]
     #: Tree, and decision, once it was read in the history.
     stored: tuple[str, AdmissionDecided] | None = None
 
 
 class Withdrawals:
-    """One for a process that answers reviews. Requests are named by the uid of their review."""
+    """The withdrawals of one answering process. Requests are named by the uid of their review."""
 
     def __init__(self, journals: Journals, clock: Clock) -> None:
         self._journals = journals
@@ -56,7 +56,7 @@ class Withdrawals:
         journals.listen(self.apply)
 
     def __len__(self) -> int:
-        """Requests that were refused without a decision and not seen since."""
+        """The number of requests refused without a decision and not read since."""
         return len(self._refused)
 
     def asked(self, request: str, before: Grant | None) -> None:
@@ -65,11 +65,11 @@ class Withdrawals:
         _bound(self._open)
 
     def answered(self, request: str) -> None:
-        """The asker hears the decision, or was let through without one: whatever it charges stays."""
+        """The requester gets the decision, or was admitted without one: its charge stays."""
         self._open.pop(request, None)
 
     def refused(self, request: str) -> None:
-        """The asker was told no before he heard a decision: what it charges is to be taken back."""
+        """The requester was refused before it got a decision: its charge is to be withdrawn."""
         asked = self._open.pop(request, None)
         if asked is None:
             return
@@ -83,7 +83,7 @@ class Withdrawals:
         """See one event of the history."""
         if event.type != AdmissionDecided.wire_type:
             return
-        # Ids of decisions that were asked for end with the review's uid and the number.
+        # Ids of requested decisions end with the review's uid and the number.
         request = event.id.rsplit("/", 2)[-2:][0]
         asked = self._open.get(request) or self._refused.get(request)
         if asked is None:
@@ -130,9 +130,9 @@ class Withdrawals:
 
 
 def taken_back(draft: TreeOverlay, release: Release, evidence: Evidence) -> AdmissionReleased:
-    """The entry that takes a decision back: what its object holds from now on. Pure.
+    """The entry that withdraws a decision: the object's amounts from now on. Pure.
 
-    ``release`` says of which object and review, ``evidence`` which decision, and what was charged before.
+    ``release`` names the object and the review, ``evidence`` the decision and the earlier charge.
     """
     charge = _charge(draft.grant(release.quota, release.uid), evidence.number, evidence.before)
     release = msgspec.structs.replace(release, charge=charge)

@@ -32,7 +32,7 @@ class _Draft(msgspec.Struct):
 
 
 class FirstCharges:
-    """Those that are decided and not stored yet. Nothing else may run between the first that is taken and :meth:`store`."""
+    """First charges that are decided and not stored yet. Between the first one and :meth:`store` no other task may run."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class FirstCharges:
         return _Draft(TreeOverlay(self._journals.tree(name)), self._clock.now_us())
 
     async def store(self) -> None:
-        """Store them, those of each tree by themselves. What fails is marked again, and the first error is raised."""
+        """Store them, those of each tree by themselves. Failed ones are marked again, and the first error is raised."""
         if not self._drafts:
             return
         found = [*self._drafts.values()]
@@ -100,7 +100,7 @@ class FirstCharges:
 
 
 async def append(journals: Journals, draft: TreeOverlay) -> None:
-    """Append what the keeper decided. Raises WrongExpectationError where somebody else was faster, once that was read."""
+    """Append the reconciler's decisions. After a faster writer it reads their entries and raises WrongExpectationError."""
     tree, known = draft.tree, draft.known
     ids = [f"keeper/{tree.name}/{fact.number}/{known}" for fact, _ in draft.facts]
     try:

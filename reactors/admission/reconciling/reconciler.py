@@ -1,8 +1,8 @@
-"""ADAPTER: the one that keeps the journals true to the cluster: declares, adopts, releases.
+"""ADAPTER: keeps the journals true to the cluster: declares, adopts, releases.
 
-Any process may run it; one is enough. What it appends stands on the expected last sequence as
-every decision does, so two keepers, or one that was paused, do no harm. It works off what changed
-since it last looked, and begins with everything, so it needs no memory of its own.
+Any process may run it; one is enough. Its entries depend on the expected last sequence as
+every decision does, so two reconcilers, or one that was paused, do no harm. It works off the changes
+since its last pass, and starts with everything, so it needs no memory of its own.
 
 Source: docs/architecture.md; :mod:`reactors.admission.deciding.reconcile` has the rules.
 """
@@ -40,9 +40,9 @@ from reactors.admission.state.state import AdmissionState
 from reactors.admission.state.unsettled import Unsettled
 from reactors.engine.journals import Journals
 
-#: Objects between two moments at which first charges are stored: what others decide on a tree meanwhile undoes them.
+#: Objects between two stores of first charges: decisions of other processes on a tree undo them meanwhile.
 STORED_EVERY = 50
-#: Objects between two moments at which others may use this process; nothing is left to be stored then.
+#: Objects between two pauses for other tasks of this process; everything is stored before a pause.
 YIELD_EVERY = 4 * STORED_EVERY
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def _requests(demand: dict[str, int]) -> dict[str, int]:
 
 @contextmanager
 def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
-    """Without ``mark`` while the body runs; with it again if that fails."""
+    """Without ``mark`` while the body runs; with it again after an error."""
     marks.discard(mark)
     try:
         yield
@@ -80,7 +80,7 @@ def _tree_of(quotas: Mapping[tuple[str, str], SeenQuota], seen: SeenQuota) -> st
 
 
 class Reconciler:
-    """Follows ``journals`` and ``view``, which both take the same history."""
+    """Follows ``journals`` and ``view``, both with the same history."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class Reconciler:
         clock: Clock,
         raises: Raises | None = None,
     ) -> None:
-        """``raises``: what is known of raised charges already."""
+        """``raises``: the known raised charges."""
         self._journals = journals
         self._view = view
         self._clock = clock
         self._unsettled = Unsettled(journals)
         self._absent: dict[str, int] = {}
-        #: Children for which their holder's charge was raised, until they are seen or can no longer land.
+        #: Children that raised their holder's charge, until they are observed or can no longer land.
         self._raises = raises if raises is not None else Raises()
         self._first = FirstCharges(journals, view, clock, self._unsettled, self._raises)
-        #: By holder: what keeps its own charge until the holder's is raised for it.
+        #: By holder: objects that keep their own charge until the holder's is raised for them.
         self._behind: dict[str, set[str]] = {}
         journals.listen(self.apply)
 
@@ -118,7 +118,7 @@ class Reconciler:
         elif (holder := self._raises.seen(event, self._view.coverage.is_placed)) is not None:
             self._view.changed.add(holder)
         elif event.type == AdmissionReleased.wire_type:
-            # Taken back by who asked for it: if it exists all the same it is charged again.
+            # Withdrawn by the process of the request: if the object exists all the same it is charged again.
             releases = AdmissionReleased.read(event).releases
             self._view.changed.update(one.uid for one in releases if one.reason == UNANSWERED)
 
@@ -131,7 +131,7 @@ class Reconciler:
             try:
                 await self.work()
             except WrongExpectationError:
-                # Somebody decided meanwhile; what is left is still marked.
+                # Another process decided meanwhile; the rest is still marked.
                 continue
             except RetryableError as error:
                 _log.warning("the journals cannot be kept now: %s", error)
@@ -139,9 +139,9 @@ class Reconciler:
                 await self._journals.moved()
 
     async def work(self) -> None:
-        """Work off what is marked. What fails is marked again.
+        """Work off the marks. A failed one is marked again.
 
-        A mark is taken away before its work: what is seen during an append marks anew.
+        A mark is removed before its work: an observation during an append marks again.
         """
         self._view.coverage.expire(self._clock.now_us())
         for name in sorted(self._view.changed_quotas):
@@ -149,7 +149,7 @@ class Reconciler:
                 if not await self._quota(name):
                     self._view.changed_quotas.add(name)
         await self._size()
-        # These are few, and would wait behind all that others change meanwhile.
+        # These are few, and would wait behind all other changes.
         for uid in sorted(self._absent):
             listed_us, read = self._absent[uid], self._journals.sequence
             live = self._view.coverage.lives.node(uid).below
@@ -161,7 +161,7 @@ class Reconciler:
         await self._objects()
 
     async def _objects(self) -> None:
-        """Work off the objects that changed. First charges of a tree that follow each other are stored together."""
+        """Work off the changed objects. Consecutive first charges of a tree are stored together."""
         for count, uid in enumerate(sorted(self._view.changed), 1):
             if uid in self._behind or not self._first.takes(uid):
                 await self._first.store()
@@ -196,11 +196,11 @@ class Reconciler:
         is_new = seen.name not in tree.nodes or tree.nodes[seen.name].observed is None
         await self._store(draft, [fact])
         if is_new:
-            # What names it, or lives in its namespaces, could not be charged until now.
+            # Objects with this quota, or in its namespaces, could not be charged until now.
             self._view.changed.update(self._view.objects)
 
     async def _size(self) -> None:
-        """Tell the elastic trees what all nodes have, where that changed."""
+        """Write the capacity of all nodes to the elastic trees, if it changed."""
         if not self._view.has_new_capacity:
             return
         self._view.has_new_capacity = False
@@ -224,7 +224,7 @@ class Reconciler:
         return self._view.quotas
 
     async def say(self, tree: Tree, make: Callable[[TreeOverlay], Fact | None]) -> None:
-        """Append what ``make`` says on top of the tree as it is now, if it says anything."""
+        """Append the entry of ``make`` on top of the current tree, if it makes one."""
         while True:
             draft = TreeOverlay(tree)
             fact = make(draft)
@@ -234,7 +234,7 @@ class Reconciler:
                 continue
 
     async def _kept(self, uid: str) -> None:
-        """One object; it alone stays uncharged where no entry holds what it asks for."""
+        """Settle one object. It alone stays uncharged if its request fits into no entry."""
         try:
             await self._object(uid)
         except DemandError as error:
@@ -270,7 +270,7 @@ class Reconciler:
                 await self._object(child)
 
     def _is_short(self, holder: str) -> bool:
-        """Whether more lives below a holder than it is charged with, and its raise waits for what is on its way there."""
+        """Whether the pods below a holder exceed its charge, and its raise waits for objects that may still land."""
         place, seen = evidence(self._view, holder) or (None, None)
         if place is None or seen is None or not self._raises.is_raised(holder, seen.live):
             return False
@@ -282,7 +282,7 @@ class Reconciler:
         return node is not None and any(n > charge.get(key, 0) for key, n in live.items())
 
     def _as_asked(self, seen: Seen) -> Seen:
-        """A pod's facts do not say its limits: where its requests are those that were asked, so are they."""
+        """A pod's facts lack its limits. If its requests equal the granted ones, so do its limits."""
         for name in self._journals.holders.get(seen.uid, ()):
             tree = self._journals.tree(name)
             for quota in tree.holders[seen.uid]:
@@ -307,7 +307,7 @@ class Reconciler:
         await append(self._journals, draft)
 
     def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:
-        """A complete list, which the view has seen already: what it says of what may have to lapse."""
+        """Fold a complete list, after the view: its evidence about charges that may lapse."""
         present = set(fact.uids)
         for node in self._unsettled.quotas():
             is_there = node.uid in present
@@ -321,7 +321,7 @@ class Reconciler:
                 self._absent[uid] = listed_us
 
     def due(self, now_us: int, after_us: int = 0) -> set[str]:
-        """The kinds of which a complete list, asked for now, would settle something, and would not have at ``after_us``."""
+        """The kinds whose complete list, requested now, would settle something, and would not have at ``after_us``."""
         late_us, known_us = now_us - LANDED_US, after_us - LANDED_US
         found = self._unsettled.due(late_us, known_us) | self._raises.due(late_us, known_us)
         return found | {POD} if self._view.coverage.lives.awaited.due(now_us, after_us) else found

@@ -1,4 +1,4 @@
-"""What is known of one object, as the journals of the quotas take it: where it belongs, and what it is charged for.
+"""Evidence about one object for the journals of quotas: its quota, and its charged amounts.
 
 Source: docs/architecture.md; :mod:`reactors.admission.deciding.reconcile` has the rules.
 """
@@ -15,9 +15,9 @@ from reactors.admission.state.state import AdmissionState
 
 
 def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | None:
-    """One object as evidence for the journals, and its quota; None where it was never seen, or is not known well enough.
+    """One object as evidence for the journals, and its quota; None if it was never observed, or is not known well enough.
 
-    What its owner answers for asks for nothing itself.
+    An object covered by its owner requests nothing itself.
     """
     coverage = view.coverage
     node = coverage.lives.node(uid)
@@ -54,7 +54,7 @@ def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | N
 
 
 def seen_in(tree: Tree, seen: Seen, where: QuotaRef | None) -> Seen:
-    """What is known of an object, as the journal of ``tree`` takes it: a quota of that name there may be of another kind."""
+    """The evidence about an object for the journal of ``tree``: a quota of that name there may be of another kind."""
     node = tree.nodes.get(seen.quota)
     if where is None or node is None or node.kind == where.kind:
         return seen

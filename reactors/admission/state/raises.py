@@ -1,7 +1,7 @@
-"""For which children an owner's charge was raised that were not seen yet: until then it does not fall. Pure but for its state.
+"""Raised charges of owners for children that are not observed yet: until then they do not fall. Pure but for its state.
 
-The decision stands in the history before the child can: so a child is settled by the first observation behind it, or by a
-complete list that was asked for when it could no longer land.
+The decision is in the history before the child. So a child is settled by the first observation after it, or by a
+complete list requested after the child could no longer land.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -42,7 +42,7 @@ _seen = msgspec.json.Decoder(_Seen)
 
 
 class SavedRaises(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The raised charges in a snapshot."""
 
     _by_child: dict[str, _Raise]
     _holders: dict[str, int]
@@ -62,7 +62,7 @@ class Raises(Part):
         return self._holders[holder] > 0
 
     def is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
-        """Whether something that was let pass below an object was not seen yet. ``live``: what lives there."""
+        """Whether an admitted child of an object is not observed yet. ``live``: the live pods below the object."""
         return self.waits(uid) or EXPECTED in live
 
     def decided(self, fact: AdmissionDecided, time_us: int) -> None:
@@ -75,9 +75,9 @@ class Raises(Part):
             self._holders[fact.uid] += 1
 
     def seen(self, event: Event, is_placed: Callable[[str], bool]) -> str | None:
-        """An event of the history; the uid of the holder whose child it settles.
+        """Fold an event of the history. Returns the uid of the holder of the settled child.
 
-        ``is_placed(uid)``: it is known who answers for a child. Until then it counts nowhere, and the holder waits for it.
+        ``is_placed(uid)``: the owner of a child is known. Until then it counts nowhere, and the holder waits for it.
         """
         raised = self._by_child.get(event.key)
         if raised is None:
@@ -92,7 +92,7 @@ class Raises(Part):
         return self._settle(event.key)
 
     def listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> set[str]:
-        """A complete list; the holders whose children it settles."""
+        """Fold a complete list. Returns the holders of the settled children."""
         late = [
             uid
             for uid, one in self._by_child.items()
@@ -104,7 +104,7 @@ class Raises(Part):
         return {holder for uid in late if (holder := self._settle(uid)) is not None}
 
     def due(self, late_us: int, after_us: int = -1) -> set[str]:
-        """The kinds of which a complete list would settle something that was decided after ``after_us`` until ``late_us``."""
+        """The kinds whose complete list would settle something decided after ``after_us`` until ``late_us``."""
         raises = self._by_child.values()
         return {one.kind for one in raises if after_us < one.asked_us <= late_us}
 

@@ -1,6 +1,6 @@
-"""The state of admission beside the cluster's: the objects that are charged themselves, and the quotas.
+"""The state of admission beside the cluster's: the objects with their own charge, and the quotas.
 
-What an event may have changed is marked, so that the keeper compares it with the journals.
+Possibly changed objects are marked, so the reconciler compares them with the journals.
 
 Source: docs/architecture.md.
 """
@@ -33,13 +33,13 @@ from reactors.admission.deciding.elastics import ElasticQuotas, SavedQuotas
 from reactors.admission.deciding.mapping import LABEL, QuotaRef, counted, place
 from reactors.admission.deciding.reconcile import SeenQuota
 
-#: What says how much objects ask for, beside themselves: which devices, and by which training runtime.
+#: Facts behind the requests of objects, beside the objects themselves: their devices, and their training runtime.
 ASKING_FACTS = (
     devices.ResourceClaimObserved, devices.ResourceClaimVanished, devices.ResourceClaimTemplateObserved,
     devices.ResourceClaimTemplateVanished, devices.ResourceSliceObserved, devices.ResourceSliceVanished,
     devices.DeviceClassObserved, devices.DeviceClassVanished, TrainingRuntimeObserved, TrainingRuntimeVanished,
 )  # fmt: skip
-#: Kinds of which nothing is charged when they go; a claim that is a workload goes as one.
+#: Kinds without a charge to release at their deletion; a claim that is a workload goes as one.
 _UNCHARGED = frozenset(
     {
         *(one.kind for one in (rows.PriorityClass, DeviceClass, DeviceSlice, ClaimTemplate)),
@@ -48,12 +48,12 @@ _UNCHARGED = frozenset(
     }
 )
 
-#: When more deleted owners are remembered than these, those are forgotten below which nothing lives any more.
+#: Most remembered deleted owners; beyond it, those without live pods below them are forgotten.
 GONE_KEPT = 10_000
 
 
 class SavedAdmission(msgspec.Struct):
-    """What a snapshot holds of it; the state of the cluster is saved beside it."""
+    """The state of admission in a snapshot; the state of the cluster is saved beside it."""
 
     cluster: str
     _own: set[str]
@@ -65,17 +65,17 @@ class SavedAdmission(msgspec.Struct):
 
 
 class AdmissionState(Part):
-    """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
+    """The observed state of one cluster. The reconciler empties ``changed`` and ``changed_quotas``."""
 
     Saved = SavedAdmission
-    #: What is marked belongs to who works it off: a process that begins to looks at everything.
+    #: Marks belong to their reader: a new process checks everything.
     derived = frozenset(
         {
             "_folds", "state", "objects", "requires_namespaces", "changed", "changed_quotas", "has_new_capacity",
         }
     )  # fmt: skip
 
-    #: The facts by which it says to which quota an object belongs.
+    #: The facts that decide the quota of an object.
     places: ClassVar[tuple[type[Fact], ...]] = (
         quotas.QuotaObserved, quotas.QuotaVanished, namespaces.NamespaceObserved,
     )  # fmt: skip
@@ -95,23 +95,23 @@ class AdmissionState(Part):
         requires_namespaces: bool = False,
         state: ClusterState | None = None,
     ) -> None:
-        """``charges``: the journals, where it matters what lives below owners; they must have taken each event before.
+        """``charges``: the journals, if the pods below owners count; they must have folded each event before.
 
-        ``state``: another folds it, and takes each event before; None: this one has its own.
+        ``state``: folded by its owner, each event before this one; None: this one has its own.
         """
         self.cluster = cluster
         self._folds = state is None
         self.state = state if state is not None else ClusterState()
-        #: Pods that no owner answers for, or may answer for: workloads themselves.
+        #: Pods without a covering owner, or with an uncertain one: workloads themselves.
         self._own: set[str] = set()
         self.objects = Objects(self.state, self._own)
         self.quotas: dict[tuple[str, str], SeenQuota] = {}
         self.elastics = ElasticQuotas()
-        #: Of business quotas by name, as they were seen last, also of those that are gone.
+        #: Of business quotas by name, as last observed, also of deleted ones.
         self._rules: dict[str, Rule] = {}
         #: See :func:`reactors.admission.deciding.mapping.place`.
         self.requires_namespaces = requires_namespaces
-        #: Deleted owners below which pods still end: the end of those gives back what the owner holds.
+        #: Deleted owners with ending pods below: the end of these releases the owner's charge.
         self._ending: dict[str, Gone] = {}
         self.changed: set[str] = set()
         self.changed_quotas: set[tuple[str, str]] = set()
@@ -119,7 +119,7 @@ class AdmissionState(Part):
         self.coverage = Coverage(self, charges)
 
     def restore(self, saved: SavedAdmission) -> None:
-        """Become what was saved, in a new one beside the restored state of the cluster."""
+        """Load a snapshot into a new state beside the restored state of the cluster."""
         super().restore(saved)
         self.has_new_capacity = True
 
@@ -145,7 +145,7 @@ class AdmissionState(Part):
                 self.coverage.charged(release.uid)
 
     def unmark(self) -> None:
-        """Take all marks away, where nobody works them off."""
+        """Remove all marks, in a process without a reconciler."""
         self.changed.clear()
         self.changed_quotas.clear()
 
@@ -184,7 +184,7 @@ class AdmissionState(Part):
             self._lose(gone)
 
     def _pod(self, pod: Pod) -> None:
-        """A pod that nobody answers for is a workload itself; of others only what lives is counted."""
+        """Fold a pod. Without a covering owner it is a workload itself; of others only live amounts count."""
         if not self.coverage.pod(pod):
             self.drop(pod.uid)
             return
@@ -197,7 +197,7 @@ class AdmissionState(Part):
     ) -> None:
         lives, uid = self.coverage.lives, gone.uid
         if not is_list:
-            # What a review let pass a moment ago outlives a list.
+            # A fresh admission outlives a list.
             lives.drop_pod(uid)
         is_own = uid in self._own
         self._own.discard(uid)
@@ -215,7 +215,7 @@ class AdmissionState(Part):
                 self._ending = {u: g for u, g in self._ending.items() if self.coverage.lives.has(u)}
 
     def drop(self, uid: str) -> None:
-        """An owner answers for a pod: it is no workload itself. What it holds is to be given back."""
+        """Fold that an owner covers a pod: it is no workload itself. Its own charge is to be released."""
         if uid not in self._own:
             return
         self._own.discard(uid)
@@ -224,7 +224,7 @@ class AdmissionState(Part):
         self.changed.add(uid)
 
     def quota_listed(self, node: Node, listed_us: int, *, is_there: bool) -> None:
-        """A complete list shows the object of a quota that has changes on their way, or does not."""
+        """Fold a complete list with or without the object of a quota with unfinished changes."""
         name = (node.kind, node.name)
         known = self.quotas.get(name)
         if known is not None and (known.uid != node.uid or known.seen_us >= listed_us):
@@ -257,7 +257,7 @@ class AdmissionState(Part):
 
     def _quota_gone(self, gone: Gone, before: rows.Row | rows.Namespace | None) -> None:
         if gone.kind == BUSINESS and gone.listed_us:
-            # The keeper says so, who knows what changes may still land.
+            # The reconciler records it, since it knows the changes that may still land.
             return
         name = (gone.kind, gone.name)
         known = self.quotas.get(name)
@@ -272,7 +272,7 @@ class AdmissionState(Part):
 
     def _rule(self, fact: quotas.QuotaObserved) -> None:
         rule = rule_of(fact)
-        # One that cannot be used does not say whom it serves: then it is whom it served before, as in the ledger.
+        # An invalid one has no readable namespaces: the earlier ones stay, as in the ledger.
         if rule is not None and self._rules.get(fact.name) != rule:
             self._rules[fact.name] = rule
             self.changed.update(self.objects)
@@ -294,7 +294,7 @@ class AdmissionState(Part):
         return self.objects.get(self.state.named(kind, namespace, name))
 
     def gone(self, uid: str) -> Gone | None:
-        """An object that was deleted; None where that is not known."""
+        """A deleted object; None if it is unknown."""
         return self.state.gone(uid) or self._ending.get(uid)
 
     def labels_of(self, namespace: str) -> dict[str, str] | None:
@@ -303,8 +303,8 @@ class AdmissionState(Part):
         return found.labels if found is not None else None
 
     def place(self, labels: dict[str, str], namespace: str) -> QuotaRef | None:
-        """The quota that an object with these labels in a namespace asks for, and whether it may."""
-        # Who names a business quota is not asked which elastic one serves the namespace.
+        """The quota requested by an object with these labels in a namespace, with its refusal, if it has no right to it."""
+        # With a business quota in the labels, the namespace's elastic quota does not matter.
         serving = None if labels.get(LABEL) else self.elastics.place(namespace)
         return place(
             labels, namespace, self.labels_of(namespace), self._rules.get,
@@ -312,12 +312,12 @@ class AdmissionState(Part):
         )  # fmt: skip
 
     def counted(self, labels: dict[str, str], namespace: str) -> QuotaRef | None:
-        """The quota that an object is charged to which exists, whatever it names."""
+        """The charged quota of an existing object, for any named quota."""
         return counted(self.place(labels, namespace))
 
 
 def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:
-    """What a quota's object limits, as its tree's journal says it."""
+    """The limits in a quota's object, in the form of its tree's journal."""
     return QuotaSpec(
         hard=fact.hard, cash=fact.cash, min=fact.min, max=fact.max,
         weight=fact.weight if fact.weight is not None else fact.max,

@@ -1,4 +1,4 @@
-"""Charges and changes of quotas that were not seen to land yet: a complete list settles them. Pure but for its state.
+"""Charges and changes of quotas that are not observed to land yet: a complete list settles them. Pure but for its state.
 
 Source: docs/architecture.md; :mod:`reactors.admission.deciding.reconcile` has the rules.
 """
@@ -16,20 +16,20 @@ from projections.quota_trees.shape import Grant
 from reactors.admission.deciding.reconcile import Seen, shows
 from reactors.engine.journals import Journals
 
-#: Between two lists of a kind that settled nothing: at first, and at most.
+#: Between two useless lists of a kind: at first, and at most.
 SHORTEST_US = 5 * SECOND_US
 LONGEST_US = 60 * SECOND_US
 
 
 class Rests:
-    """How long a kind rests whose lists settle nothing: twice as long after each. What became due since is asked for at once."""
+    """The pause of a kind after a list that settled nothing: twice as long after each. Newly due objects are listed at once."""
 
     def __init__(self) -> None:
-        #: By kind: until when it rests, and how long that is.
+        #: By kind: the end of its pause, and its length.
         self._rests: dict[str, tuple[int, int]] = {}
 
     def over(self, due: Set[str], fresh: Set[str], now_us: int) -> list[str]:
-        """The kinds of ``due`` of which a list is asked for now; ``fresh`` are those of which something became due just now."""
+        """The kinds of ``due`` to list now; ``fresh`` are those with objects that just became due."""
         self._rests = {kind: rest for kind, rest in self._rests.items() if kind in due}
         asked = []
         for kind in sorted(due):
@@ -45,28 +45,28 @@ class Rests:
 
 
 class Unsettled:
-    """What is not settled in ``journals``."""
+    """The unsettled objects in ``journals``."""
 
     def __init__(self, journals: Journals) -> None:
         self._journals = journals
         #: By tree: see :meth:`confirmed`.
         self._confirmed: dict[str, dict[tuple[str, str], int]] = {}
-        #: Objects with a charge that was not seen to land.
+        #: Objects with a charge that is not observed to land.
         self._pending: set[str] = set()
 
     def confirmed(self, tree: Tree) -> dict[tuple[str, str], int]:
-        """By quota and object: the number of the newest entry of a tree that was seen to have landed."""
+        """By quota and object: the number of a tree's newest entry that is observed to have landed."""
         return self._confirmed.setdefault(tree.name, {})
 
     def confirm(self, tree: Tree, seen: Seen) -> None:
-        """An object was seen: its charges that this shows have landed."""
+        """Fold an observed object: the charges shown by it have landed."""
         for quota in tree.holders.get(seen.uid, ()):
             grant = tree.nodes[quota].grants[seen.uid]
             if shows(grant, seen):
                 self.confirmed(tree)[(quota, seen.uid)] = grant.number
 
     def released(self, tree: Tree, uid: str) -> None:
-        """Forget an object that a tree charges no more."""
+        """Forget an object without a charge in a tree."""
         if uid not in tree.holders:
             for quota in tree.nodes:
                 self.confirmed(tree).pop((quota, uid), None)
@@ -79,15 +79,15 @@ class Unsettled:
                 self._pending.add(uid)
 
     def covered(self, fact: ObjectsListed | PodsListed) -> list[str]:
-        """The objects that are not settled and of whose uids a complete list speaks."""
+        """The unsettled objects in the uid range of a complete list."""
         return [uid for uid in self._pending if covers(fact, uid)]
 
     def kind(self, uid: str) -> str:
-        """The kind that an object is charged as; "" where it is not charged."""
+        """The charged kind of an object; "" without a charge."""
         return next((grant.kind for _, grant in self._grants(uid)), "")
 
     def due(self, late_us: int, after_us: int = -1) -> set[str]:
-        """The kinds of objects and quotas that were asked for after ``after_us`` until ``late_us`` and are not settled."""
+        """The kinds of unsettled objects and quotas requested after ``after_us`` until ``late_us``."""
         quotas = (one for one in self.quotas() if one.asked)
         kinds = {one.kind for one in quotas if after_us < one.asked_us <= late_us}
         for uid in self._pending:
