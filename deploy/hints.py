@@ -1,4 +1,4 @@
-"""How this program is called here: a hint names a command that works when it is typed."""
+"""The name of this program in hints: the commands in them work as typed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def program() -> str:
-    """``bursar`` where the shell finds this one under that name, else its path as it can be typed here."""
+    """``bursar`` if the shell finds this program under that name, else its path to type here."""
     started = Path(sys.argv[0])
     if started.name != "bursar" or not started.exists():
         return "bursar"

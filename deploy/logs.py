@@ -1,11 +1,11 @@
-"""ADAPTER: what a long-running process says on stderr: lines for people, or one JSON object a line for whatever collects logs.
+"""ADAPTER: the log of a long-running process on stderr: lines for people, or one JSON object a line for a log collector.
 
 Keys of a line: ``time`` (UTC, RFC 3339 with microseconds), ``level`` (debug, info, warning, error, critical), ``logger``,
-``message``; ``sequence``: the last event of the history that the process had read or published when it said this, where it
-knows one; ``event``: the one event that the line is about, where there is one; ``error``: the traceback.
+``message``; ``sequence``: the last event of the history read or published by the process at that time, if it
+knows one; ``event``: the one event in question, if there is one; ``error``: the traceback.
 
-A line is at most 16,000 bytes, since container runtimes cut longer ones in two, which are no JSON. It holds ASCII alone, so no
-text of a cluster's user can begin a line of its own or turn one around.
+A line is at most 16,000 bytes, since container runtimes cut longer ones in two, and the parts are no JSON. It is ASCII only, so
+the text of a cluster's user can neither begin a line of its own nor turn one around.
 
 Source: docs/operating.md (logs); the CRI's log format (16 KiB for each part of a line).
 """
@@ -24,19 +24,19 @@ from typing import Any, Literal
 
 #: Bytes of a line, its end included.
 MOST = 16_000
-#: What a process says of its own work, where no module's logger does.
+#: The logger of a process's own messages, outside any module's logger.
 NAME = "bursar"
 
 Form = Literal["text", "json"]
 
 _log = logging.getLogger(NAME)
-#: Of the history that this task follows. Each cluster of a hub has its own.
+#: Of the history followed by this task. Each cluster of a hub has its own.
 _position: ContextVar[Callable[[], int] | None] = ContextVar("position", default=None)
 _form: Form = "text"
 
 
 def begin(form: Form) -> None:
-    """Write logs in this form from now on. Text is what the program begins with."""
+    """Write logs in this form from now on. The program starts with text."""
     global _form
     _form = form
     if form == "text":
@@ -44,7 +44,7 @@ def begin(form: Form) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.getLogger().level, force=True)
-    # What it says to people is said at any level of the rest.
+    # Messages for people are shown at any level of the others.
     _log.setLevel(logging.INFO)
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
@@ -55,14 +55,14 @@ def begin(form: Form) -> None:
 
 
 def tell(text: str, level: int = logging.INFO) -> bool:
-    """Say it as a line of the log; False where logs are text, so that nothing was said."""
+    """Log a message as a line; False if logs are text, and then nothing was written."""
     if _form == "json":
         _log.log(level, "%s", text)
     return _form == "json"
 
 
 def follow(position: Callable[[], int]) -> None:
-    """``position`` gives the last event known, 0 for none, to what this task and those that it begins log from now on."""
+    """``position`` returns the last known event, 0 for none, for the logs of this task and of tasks started by it."""
     _position.set(position)
 
 
@@ -84,7 +84,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             fields["error"] = self.formatException(record.exc_info)
         while len(line := json.dumps(fields)) >= MOST:
-            # The end of a traceback says what happened, and of a message its beginning.
+            # The end of a traceback has the error, and the beginning of a message has its subject.
             if len(fields.get("error", "")) > len(fields["message"]):
                 fields["error"] = "…" + fields["error"][len(fields["error"]) // 2 + 1 :]
             else:

@@ -1,4 +1,4 @@
-"""The reactors that act later, one line each. Admission answers at once and has an adapter of its own."""
+"""The reactors with later effects, one line each. Admission answers at once and has an adapter of its own."""
 
 from __future__ import annotations
 

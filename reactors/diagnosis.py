@@ -1,6 +1,6 @@
-"""What Koordinator's scheduler answers of itself, on the port of health and figures: routes for those who run its tools.
+"""The diagnosis endpoints of Koordinator's scheduler, on the port of health and figures: routes for its tools.
 
-The flags change what this process logs and nothing else. All answers are of the newest event that was read.
+The flags change the log of this process and nothing else. All answers are as of the newest event read.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/frameworkext/services; docs/scheduling.md.
 """
@@ -34,7 +34,7 @@ Answer = Callable[[Replica, Request], tuple[Any, str]]
 
 
 class Diagnosis:
-    """Answers of ``known``, which is None until the reactors run."""
+    """Answers from ``known``; it is None until the reactors run."""
 
     def __init__(self, known: Callable[[], Replica | None]) -> None:
         self._known = known
@@ -64,7 +64,7 @@ class Diagnosis:
         ]
 
     async def follow(self, transport: Transport) -> None:
-        """Log the tables of the passes that are read from now on, while the flag wants them; for ever."""
+        """Log the tables of newly read passes, while the flag asks for it; for ever."""
         after = (await transport.head()).last_sequence
         async for events in transport.read(after=after, linger_seconds=0.0):
             for event in events if self.most > 0 else ():
@@ -144,7 +144,7 @@ def _quotas(replica: Replica, request: Request) -> tuple[Any, str]:
 
 
 def _available_cpus(replica: Replica, request: Request) -> tuple[Any, str]:
-    # Who computes with columns loads numpy, which only the scheduler needs.
+    # Code with columns loads numpy, and only the scheduler needs it.
     from reactors.scheduling.diagnosis import cpu_summaries
 
     name = request.path_params["nodeName"]

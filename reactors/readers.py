@@ -1,4 +1,4 @@
-"""The readers that admission and the queues of one cluster need: they take the same history, and one snapshot holds them all.
+"""The readers for admission and the queues of one cluster: they fold the same history, and one snapshot holds them all.
 
 Source: docs/architecture.md; ``docs/admission.md``.
 """
@@ -29,7 +29,7 @@ from reactors.queue.state import QueueState, SavedQueues
 
 
 class SavedReaders(msgspec.Struct):
-    """What a snapshot holds of all of them."""
+    """All readers in a snapshot."""
 
     journals: SavedJournals
     state: SavedCluster
@@ -40,7 +40,7 @@ class SavedReaders(msgspec.Struct):
 
 
 class Readers(Part):
-    """Journals, the state of admission and the queues, each of which sees an event after those before it."""
+    """Journals, the state of admission and the queues; each folds an event after those before it."""
 
     name: ClassVar[str] = "admission"
     Saved = SavedReaders
@@ -65,7 +65,7 @@ class Readers(Part):
         self.state = self.view.state
         self.decisions = Decisions(cluster)
         self.lines = QueueState(self.view)
-        #: Fed by who keeps the journals true.
+        #: Fed by the reconciler of the journals.
         self.raises = Raises()
         for take in (self.view.apply, self.decisions.apply, self.lines.apply):
             self.journals.listen(take)
@@ -73,12 +73,12 @@ class Readers(Part):
 
     @property
     def version(self) -> str:
-        """What a snapshot must have been saved as to be restored here."""
+        """The version of its snapshots."""
         return shape(SavedReaders)
 
     @property
     def sequence(self) -> int:
-        """The newest event that was folded."""
+        """The newest folded event."""
         return self.journals.sequence
 
     @property
@@ -87,8 +87,8 @@ class Readers(Part):
         return self.journals.is_pure
 
     def read(self, select: Select, until: int, facts: Sequence[type[Fact]] | None = None) -> None:
-        """Take what the archive holds after what is known, up to the event ``until``; of ``facts`` alone where only
-        what follows from these is asked for.
+        """Fold the archive after the known part, up to the event ``until``; only ``facts``, if the caller needs nothing
+        else.
         """
         types = [fact.wire_type for fact in (self.reads if facts is None else facts)]
         after = self.sequence
@@ -98,6 +98,6 @@ class Readers(Part):
 
 
 def _counting(journals: Journals, lines: QueueState, event: Event) -> None:
-    """Have elastic trees count what is wanted of them, at each tick of the history."""
+    """Count the unmet demand of elastic trees, at each tick of the history."""
     if event.type == ClockTicked.wire_type and event.cluster == lines.cluster:
         count_all(journals.trees, lines, event.time_us)

@@ -1,12 +1,12 @@
-"""Keeps the archive in a folder or bucket elsewhere, and makes a ledger of it again, as of its end or of any event before.
+"""Keeps the archive in another folder or bucket, and restores a ledger from it, as of its end or of any event before.
 
-A backup is the archive's rows, byte for byte, in files of so many events, and a manifest that names each with its SHA-256 and the
-chain's value at its end. The next backup into the same place adds the events that came since. Rows are not kept: they follow from
-the archive, and are folded again. A manifest is written last and in one step, when all that it names is on disk, so a backup that
-was broken off, by a power cut too, is the one before it; a restore that was broken off goes on.
+A backup is the archive's rows, byte for byte, in files of so many events, and a manifest with the SHA-256 of each file and the
+chain's value at its end. The next backup into the same place adds the newer events. Rows are not kept: they follow from
+the archive, and are folded again. A manifest is written last and in one step, after all its files are on disk. So an
+interrupted backup (by a power cut, too) leaves the one before it intact. An interrupted restore goes on.
 
-A backup's file of heads never shrinks: a head that the ledger lost is the one that counts most. A restore accepts the heads that
-agree with the chain it computed, and of one key.
+A backup's file of heads never shrinks: a head lost by the ledger is the most important one. A restore accepts the heads that
+agree with the computed chain, and of one key.
 
 Source: ``docs/operating.md``; docs/reliability.md.
 """
@@ -50,7 +50,7 @@ BATCH = 5_000
 MOST_EVENTS = 1_000_000
 #: More bytes than a manifest has.
 LARGEST_MANIFEST = 64 * 2**20
-#: It is a part of a file's name, so nothing else may stand there.
+#: It is a part of a file's name, so it may contain nothing else.
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Progress = Callable[[int, int], None]
@@ -67,7 +67,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup holds, and the stream that it was read from."""
+    """The content of a backup, and its source stream."""
 
     format: int = 1
     stream: str = ""
@@ -87,7 +87,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct):
-    """What a backup added, and what it holds."""
+    """The events added by a backup, and all its events."""
 
     added: int
     events: int
@@ -96,7 +96,7 @@ class Kept(msgspec.Struct):
 
 
 class Restored(msgspec.Struct):
-    """What a restore folded, and up to which event the ledger is now. ``signing_key``: the public part of the key that it took."""
+    """The number of folded events, and the last event of the ledger. ``signing_key``: the public part of the restored key."""
 
     folded: int
     sequence: int
@@ -105,10 +105,10 @@ class Restored(msgspec.Struct):
 
 
 def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progress, warned: Warned) -> Kept:  # fmt: skip
-    """Add to ``place`` what it lacks of the archive, also while the ledger is written.
+    """Add the missing events of the archive to ``place``, also while the ledger is written.
 
-    ``warned`` is told in words what could not be read of the heads. Raises AbsentLedgerError, SettingsError where it holds
-    another history or cannot be written, or there is no key, and LedgerError where the archive or the backup's heads are damaged.
+    ``warned`` is called with a message about unreadable heads. Raises AbsentLedgerError; SettingsError if the place holds
+    another history or cannot be written, or there is no key; and LedgerError if the archive or the backup's heads are damaged.
     """
     if with_key:
         _require_secret(place)
@@ -136,7 +136,7 @@ def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progre
             private_files.replace(folder / KEY, key)
             place.keep(KEY)
             place.drop(KEY)
-        # The names of the files that the manifest names must be on disk before it is.
+        # The names of the manifest's files must be on disk before the manifest.
         private_files.sync(folder)
         private_files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(found)))
         private_files.sync(folder)
@@ -149,11 +149,12 @@ def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progre
 def restore(
     settings: Settings, place: Place, at: int | None, *, with_key: bool, progress: Progress, warned: Warned
 ) -> Restored:  # fmt: skip
-    """Make the ledger of the settings from a backup, up to the event ``at``, by default the last. Goes on where it was broken off.
+    """Make the ledger of the settings from a backup, up to the event
+    ``at``, by default the last. Continues after an interruption.
 
-    ``with_key``: take the backup's signing key. ``warned`` is told in words which heads, or which key, are left out. Raises
-    SettingsError where a file of the backup is missing or damaged, where the ledger holds anything else, or where another key is
-    here, and LedgerError where the backup's heads or its key are damaged.
+    ``with_key``: restore the backup's signing key. ``warned`` is called with a message about heads, or a key, left out. Raises
+    SettingsError if a file of the backup is missing or damaged, if the ledger holds anything else, or if another key is
+    here, and LedgerError if the backup's heads or its key are damaged.
     """
     found, folder = read_manifest(place), place.folder
     until = found.sequence if at is None else at
@@ -179,7 +180,7 @@ def restore(
 
 
 def read_manifest(place: Place) -> Manifest:
-    """What a backup holds. Raises SettingsError."""
+    """The content of a backup. Raises SettingsError."""
     place.fetch(MANIFEST)
     return _manifest(place)
 
@@ -228,7 +229,7 @@ def _offered_key(settings: Settings, place: Place) -> tuple[bytes, bytes]:
     if not place.fetch(KEY):
         raise SettingsError(f"--with-key: {place.named()} holds no signing key")
     secret, key = (place.folder / KEY).read_bytes(), Signer(place.folder / KEY).public_key
-    # A kill must not leave a key behind on a machine that it was never given to.
+    # A kill must not leave a key behind on a machine without a right to it.
     place.drop(KEY)
     here = settings.signing_key
     if here.exists() and (mine := Signer(here).public_key) != key:
@@ -281,9 +282,9 @@ def _fold(
     store: Store, checkpoint: Checkpoint, found: Manifest, place: Place, until: int, witnessed: list[int],
     progress: Progress,
 ) -> tuple[Checkpoint, dict[int, bytes]]:  # fmt: skip
-    """Fold the events after ``checkpoint``, up to ``until``; what is there already must be their beginning.
+    """Fold the events after ``checkpoint``, up to ``until``; the ledger's own events must be their beginning.
 
-    Also the chain's values that were computed at the events ``witnessed``, which are in order.
+    Returns also the computed chain's values at the events ``witnessed``, in order.
     """
     folds = Folder(MODEL, store)
     folds.open()

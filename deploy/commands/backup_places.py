@@ -1,8 +1,8 @@
-"""ADAPTER: where a backup lies: in a folder, or below a prefix of a bucket of an S3-compatible store.
+"""ADAPTER: the place of a backup: a folder, or a prefix in a bucket of an S3-compatible store.
 
-What a bucket has is worked on in a private folder of this machine, one file at a time: a file of events is brought, read and
-removed. Every file of events is compared with the SHA-256 that the manifest names, so no store is believed. Such a file is named
-by its content, so of two backups at once each is whole, and the manifest that was written last is the backup.
+Files of a bucket are handled in a private folder of this machine, one at a time: a file of events is downloaded, read and
+removed. Every file of events is compared with its SHA-256 in the manifest, so the store is never trusted. The name of such a
+file follows from its content. So of two backups at once each is complete, and the manifest written last is the backup.
 
 Source: docs/operating.md.
 """
@@ -24,7 +24,7 @@ from bus.object_store import SCHEME, Bucket, bucket_of
 from deploy.errors import SettingsError
 from projections.engine.segments.form import LARGEST
 
-#: What a killed backup leaves: files that were not renamed yet (``private_files.draft``).
+#: Leftovers of a killed backup: files that were not renamed yet (``private_files.draft``).
 _DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
 
 
@@ -38,16 +38,16 @@ class Place(Protocol):
 
     @property
     def is_secret(self) -> bool:
-        """Whether nobody on the way can read what is written."""
+        """Whether the written data is protected on its way."""
 
     def held(self) -> AbstractContextManager[None]:
-        """A context in which nobody else of this machine writes it. Raises SettingsError."""
+        """A context with exclusive write access on this machine. Raises SettingsError."""
 
     def fetch(self, name: str) -> bool:
         """Bring a file to the folder; False where there is none. Raises SettingsError."""
 
     def keep(self, name: str) -> None:
-        """Have a file that was written in the folder where the backup lies. Raises SettingsError."""
+        """Move a file written in the folder to the place of the backup. Raises SettingsError."""
 
     def drop(self, name: str) -> None:
         """A file is not needed in the folder any more; it stays where the backup lies."""
@@ -56,12 +56,12 @@ class Place(Protocol):
         """Bytes of each file of the backup, by name. Raises SettingsError."""
 
     def named(self, name: str = "") -> str:
-        """What a file, or the place itself, is called."""
+        """The name of a file, or of the place itself."""
 
 
 @contextmanager
 def place_of(where: str) -> Iterator[Place]:
-    """The place that a user names. Raises SettingsError."""
+    """The place in a user's argument. Raises SettingsError."""
     if not where.startswith(SCHEME):
         yield FolderPlace(Path(where))
         return
@@ -82,7 +82,8 @@ class FolderPlace:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder for one backup, without what a killed one left. Raises SettingsError where another one writes it."""
+        """Hold the folder for one backup, and remove leftovers of a
+        killed one. Raises SettingsError if another one writes it."""
         private_files.own_folder(self.folder)
         descriptor = private_files.descriptor(self.folder / "lock")
         try:
@@ -100,10 +101,10 @@ class FolderPlace:
         return (self.folder / name).is_file()
 
     def keep(self, name: str) -> None:
-        """Nothing: it is where it shall be."""
+        """Do nothing: it is in its place."""
 
     def drop(self, name: str) -> None:
-        """Nothing: it stays."""
+        """Do nothing: it stays."""
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each file, by name."""
@@ -125,7 +126,7 @@ class BucketPlace:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing: the folder is nobody else's, and who else writes the bucket does no harm."""
+        """Do nothing: the folder is private, and another writer of the bucket does no harm."""
         yield
 
     def fetch(self, name: str) -> bool:
@@ -154,7 +155,7 @@ class BucketPlace:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """What a store does not do is what the user of a command is told."""
+    """Translate a store's errors to messages for the user of a command."""
     try:
         yield
     except ObjectStoreError as error:

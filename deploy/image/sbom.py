@@ -1,8 +1,8 @@
 """Prints what is installed with Bursar as an SPDX 2.3 document: python deploy/image/sbom.py uv.lock [SECOND] > bursar.spdx.json
 
-Versions, addresses and hashes are those of uv.lock; what is listed is what Bursar needs at run time, directly or not, and this
-environment has. Licences are those that the packages state. The same lock, environment and SECOND of the epoch, at which it
-says that it was made, give the same document.
+Versions, addresses and hashes are those of uv.lock. The list has all packages that Bursar needs at run time, directly
+or not, and that this environment has. Licences are those in the packages' metadata. The same lock, environment and
+SECOND of the epoch (the creation time in it) give the same document.
 
 Source: SPDX Specification 2.3, "Package information"; Core metadata, "License-Expression".
 """
@@ -35,7 +35,7 @@ PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platfo
 
 
 def needed(packages: Mapping[str, Any], name: str, extras: Sequence[str] = ()) -> set[str]:
-    """Names of what a package needs at run time, itself included, whatever the platform."""
+    """Names of a package's run-time dependencies, itself included, for any platform."""
     found: set[str] = set()
     left = [(name, tuple(extras))]
     while left:
@@ -56,7 +56,7 @@ def needed(packages: Mapping[str, Any], name: str, extras: Sequence[str] = ()) -
 
 
 def licence(stated: metadata.PackageMetadata) -> str:
-    """The SPDX expression that a package states."""
+    """The SPDX expression in a package's metadata."""
     if "License-Expression" in stated:
         return stated["License-Expression"]
     classified = [

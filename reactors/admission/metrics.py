@@ -1,9 +1,9 @@
-"""Metrics of admission: answers, decisions, and the use of each quota. Pure but for what was counted.
+"""Metrics of admission: answers, decisions, and the use of each quota. Pure but for its counters.
 
 Quotas and decisions are those of the history as far as this process has read it, so every replica shows the same ones: take
 the maximum over replicas, not the sum. Reviews are each process's own (:func:`reactors.webhook.application.reviewed`).
 
-Source: docs/architecture.md (what must be 0 is shown).
+Source: docs/architecture.md (figures that must be 0 are shown).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reactors.engine.journals import Journals
 
 
 class SavedDecisions(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The decisions in a snapshot."""
 
     counts: dict[tuple[str, str], int]
 

@@ -1,1 +1,1 @@
-"""What is done to the cluster, by verb: each effect has one right way, shared by all reactors."""
+"""Effects on the cluster, by verb: each has one right way, shared by all reactors."""

@@ -1,8 +1,8 @@
-"""What is told of an ElasticQuota in its own object: ``.status.used``, and Koordinator's annotations. Pure.
+"""The status of an ElasticQuota in its own object: ``.status.used``, and Koordinator's annotations. Pure.
 
-Koordinator's scheduler writes the annotations ``quota.scheduling.koordinator.sh/…`` with lists of resources as JSON, and its tools
-read them; so do we, where its scheduler does not run. ``guaranteed`` is what a quota may use whatever others ask: its
-``min``, less where more is promised than there is. What pods use that nobody may evict is not known here, so
+Koordinator's scheduler writes the annotations ``quota.scheduling.koordinator.sh/…`` with lists of resources as JSON, and its
+tools read them. Bursar writes them if that scheduler does not run. ``guaranteed`` is the amount that a quota may use for any
+use of others: its ``min``, or less if more is promised than there is. The use of non-preemptible pods is not known here, so
 ``non-preemptible-request`` and ``-used`` are not written.
 
 Annotations are no part of a status, so there are two writes: the first to the object itself, with the status in it for a
@@ -29,11 +29,11 @@ PREFIX = "quota.scheduling.koordinator.sh/"
 
 
 class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be told of one ElasticQuota. Amounts by resource name: cpu in milli, everything else whole."""
+    """The new status of one ElasticQuota. Amounts by resource name: cpu in milli, all others whole."""
 
     name: str
     namespace: str
-    #: The object that is meant; a namesake that was created again is left alone.
+    #: The uid of the object; a later object of the same name is left alone.
     uid: str
     figures: Figures
 
@@ -44,7 +44,7 @@ class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
         return f"/apis/{group}/{version}/namespaces/{self.namespace}/elasticquotas/{self.name}"
 
     def content(self) -> Json:
-        """Two that are equal need one write."""
+        """The status for comparison: two equal ones need one write."""
         figures = self.figures
         values = {
             "runtime": figures.runtime,
@@ -59,7 +59,7 @@ class ElasticStatus(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def writes(self, found: Json) -> list[tuple[str, Json]]:
-        """What to apply where, one after the other, to the object as it was found."""
+        """The bodies to apply, one after the other, to the object as read, each with its path."""
         values = self.content()
         status = {"used": values["used"]}
         return [

@@ -1,11 +1,11 @@
-"""Record refusals, and workloads that wait in a queue, as ``events.k8s.io/v1`` Events beside the workload.
+"""Records refusals and queued workloads as ``events.k8s.io/v1`` Events beside the workload.
 
-``kubectl get events`` shows them also to who did not make the request: a controller, a CronJob, a colleague. They are for
-reading only. The decision is in the history, so nothing is lost with an Event: what cannot be written now is counted and
-left out, after a restart old refusals are not told again, and no crash leaves anything to repair.
+``kubectl get events`` shows them also to other people than the requester: a controller, a CronJob, a colleague. They are only
+for readers. The decision is in the history, so a lost Event loses no fact. A failed write is counted and
+left out, old refusals are not reported again after a restart, and no crash leaves anything to repair.
 
-One refusal again and again is one Event with a series, written at most once a minute; all of them together and those of each
-namespace are bounded, so that a controller which tries for ever fills no cluster.
+A repeated refusal is one Event with a series, written at most once a minute. All of them together and those of each
+namespace are bounded, so a controller in an endless retry cannot fill a cluster.
 
 Source: Kubernetes API reference, events.k8s.io/v1; client-go ``tools/events`` (a series ends after six minutes).
 """
@@ -41,22 +41,22 @@ Json = dict[str, Any]
 
 CONTROLLER = "bursar.io/admission"
 QUEUED = "queued"
-#: Longest note that the API server takes, bytes.
+#: Longest note of the API server, bytes.
 LONGEST_NOTE = 1024
 #: Between two writes of one series, and after how long without a refusal it ends.
 APART_US = 60 * SECOND_US
 ENDS_US = 6 * 60 * SECOND_US
-#: A refusal that was decided before is not news.
+#: An older refusal is not news.
 FRESH_US = 10 * 60 * SECOND_US
-#: Series that are known at once; the oldest gives way.
+#: Most series at once; the oldest is dropped.
 MOST_SERIES = 1_000
 #: Writes of all together, and of one namespace: of refusals, and as many of waits.
 ALL = Rate(per_second=5, burst=50)
 EACH = Rate(per_second=1, burst=10)
-#: Between two looks at what is to be written.
+#: Between two searches for due writes.
 PACE_SECONDS = 0.5
 
-#: Waiting workloads that are known at once; of very many the oldest are forgotten, and told again when they change.
+#: Most waiting workloads at once; of very many the oldest are forgotten, and reported again when they change.
 MOST_WAITING = 10_000
 _READ = {one.wire_type for one in (AdmissionDecided, WorkloadObserved, WorkloadVanished)}
 
@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 class Writes(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Json:
         """A new object in the collection at ``path``."""
@@ -97,7 +97,7 @@ class Series(msgspec.Struct):
 
 
 def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
-    """The Event of a series. ``instance`` is who reports it, at most 128 characters."""
+    """The Event of a series. ``instance`` is its reporter, at most 128 characters."""
     decision = series.decision
     is_normal = is_shadow or series.is_wait
     note = (
@@ -129,7 +129,7 @@ def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
 
 
 def repeated(series: Series) -> Json:
-    """All of an Event that may change: how often, and when last."""
+    """The changing part of an Event: the count, and the time of the last."""
     last = micro_time(series.last_us)
     return {"series": {"count": series.count, "lastObservedTime": last}}
 
@@ -141,7 +141,7 @@ def micro_time(us: int) -> str:
 
 
 class Recorder:
-    """Tells of refusals as they are said. One for a cluster, in the process that keeps it."""
+    """Reports new refusals of a cluster, in the keeper's process."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Recorder:
         waiting: Waiting = lambda uid: None,
     ) -> None:
         """``waiting`` must have taken each event before."""
-        #: What became of refusals: ``written``, ``denied``, ``refused``, ``gone`` (with their namespace), ``crowded`` (out).
+        #: Refusals by result: ``written``, ``denied``, ``refused``, ``gone`` (with their namespace), ``crowded`` (out).
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._clock = clock
@@ -162,14 +162,14 @@ class Recorder:
         self._instance = instance
         self._is_shadow = is_shadow
         self._waiting = waiting
-        #: What was seen to wait, the newest last.
+        #: Observed waits, the newest last.
         self._seen: dict[str, None] = {}
         self._series: dict[tuple[str, ...], Series] = {}
         self._due = asyncio.Event()
         self._all, self._each = Buckets(ALL), Buckets(EACH)
 
     def apply(self, event: Event) -> None:
-        """See one event of the history; writes nothing."""
+        """Fold one event of the history; writes nothing."""
         if event.defect or event.type not in _READ:
             return
         is_old = event.time_us < self._clock.now_us() - FRESH_US
@@ -182,7 +182,7 @@ class Recorder:
             self._add(event, decision, sentence(decision, self._tree(event.key)))
 
     def _begun(self, event: Event) -> tuple[AdmissionDecided, str] | None:
-        """What is to be told of a workload that began to wait with this event; None for any other event."""
+        """The report of a workload that began to wait with this event; None for any other event."""
         # In texts quotes are escaped, so this stands only where the field has it.
         if b'"held":true' not in event.body or event.type != WorkloadObserved.wire_type:
             self._seen.pop(event.key, None)
@@ -206,7 +206,7 @@ class Recorder:
         else:
             known.count += 1
             known.last_us = max(known.last_us, event.time_us)
-        # The newest last: what gives way is what was not said for the longest time.
+        # The newest last: the least recently reported one is dropped.
         self._series[key] = known
         if len(self._series) > MOST_SERIES:
             crowded = self._series.pop(next(iter(self._series)))
@@ -214,7 +214,7 @@ class Recorder:
         self._due.set()
 
     async def run(self) -> None:
-        """Write for ever, at a pace that no number of refusals makes faster."""
+        """Write for ever, at a pace independent of the number of refusals."""
         while True:
             await self._due.wait()
             await self.work()
@@ -223,7 +223,7 @@ class Recorder:
             await asyncio.sleep(PACE_SECONDS)
 
     async def work(self) -> None:
-        """Write what is due now; the rest waits."""
+        """Write the due reports; the rest waits."""
         spent: set[bool] = set()
         for key, series in list(self._series.items()):
             now_us = self._clock.now_us()
@@ -239,7 +239,7 @@ class Recorder:
                 await self._report(key, series, now_us)
 
     async def _report(self, key: tuple[str, ...], series: Series, now_us: int) -> None:
-        """One write. What will never be taken is counted, and not tried again until the next refusal."""
+        """One write. A permanent failure is counted, and not tried again until the next refusal."""
         count, outcome = series.count, "written"
         try:
             await self._write(series)
@@ -247,7 +247,7 @@ class Recorder:
             await asyncio.sleep(error.delay_seconds)
             return
         except NotFoundError:
-            # The namespace, or an Event that was forgotten by its time: the next refusal begins anew.
+            # The namespace, or an expired Event, is gone: the next refusal begins a new one.
             outcome = "gone"
             self._series.pop(key, None)
         except RequestRefusedError as error:

@@ -1,7 +1,7 @@
 """Ends a pod by the Eviction subresource, on the condition of its uid.
 
-The API server answers 429 while a disruption budget allows no eviction. Then nothing was done; the outcome names the
-budget, and the reactor decides anew when it has rested. A pod that is being deleted is done already.
+The API server answers 429 while a disruption budget allows no eviction. Then nothing was done. The outcome names the
+budget, and the reactor decides again after a pause. A pod in deletion is done already.
 
 Source: Kubernetes, "API-initiated Eviction"; docs/architecture.md; docs/reliability.md.
 """
@@ -17,12 +17,12 @@ from bus.events.decisions import Decision, Result
 Json = dict[str, Any]
 
 TOO_MANY = 429
-#: How the API server's words name what is in the way.
+#: The form of the API server's message about the obstacle.
 BUDGET = "disruption budget"
 
 
 class Evictions(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -34,7 +34,7 @@ class Evictions(Protocol):
 
 
 class EvictEffector:
-    """Does what evictions decide. Keeps :class:`reactors.engine.runner.Effector`."""
+    """Carries out evictions. Implements :class:`reactors.engine.runner.Effector`."""
 
     def __init__(self, cluster: Evictions) -> None:
         self._cluster = cluster
@@ -51,7 +51,7 @@ class EvictEffector:
         try:
             await self._cluster.evict(target.namespace, target.name, uid=target.uid)
         except ClusterUnavailableError as error:
-            # Any other 429 is an API server that has too much to do.
+            # Any other 429 is an overloaded API server.
             if error.status != TOO_MANY or BUDGET not in error.message:
                 raise
             return "refused", error.message

@@ -1,10 +1,10 @@
-"""Write what is known of a quota into its object's status: for `kubectl get`, and for who has no other way in.
+"""Writes a quota's state into its object's status: for `kubectl get`, and for users without other access.
 
-The status is shown, never read back: every figure comes from the ledger, so a lost write is made good by the next one.
-A status that differs by its moment only is not written, as each write is an event for every watcher of quotas.
+The status is for display and is never read back: every figure comes from the ledger, so the next write repairs a lost one.
+A status with only a new time is not written, as each write is an event for every watcher of quotas.
 
-``content`` and ``body`` are pure; the writer is the adapter to the object: it spaces writes, tries conflicts again, and says
-what became of each.
+``content`` and ``body`` are pure. The writer is the adapter to the object: it spaces writes, tries conflicts again, and reports
+the result of each.
 
 Source: Kubernetes API conventions, "Spec and Status".
 """
@@ -26,11 +26,11 @@ from bus.kube.crds.quotas import API_VERSION, KIND, PATH
 Json = dict[str, Any]
 Result = Literal["written", "unchanged", "gone", "refused"]
 
-#: Keys that one column of `kubectl get` shows; the others are counted.
+#: Keys in one column of `kubectl get`; the others are counted.
 SHOWN_KEYS = 3
 #: A forecast beyond this second (year 9999) is none.
 LAST_S = 253_402_300_799
-#: How an API server refuses a forecast whose kind of quotas is that of an earlier release.
+#: The API server's refusal of a forecast, if its CustomResourceDefinition is of an earlier release.
 NO_FORECAST = ".status.forecast: field not declared"
 
 
@@ -45,26 +45,26 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be told of one BizGroupResourceQuota. Amounts in the measures of :class:`bus.events.quotas.QuotaObserved`.
+    """The new status of one BizGroupResourceQuota. Amounts in the measures of :class:`bus.events.quotas.QuotaObserved`.
 
     ``hard`` and ``used`` by quota key, budgets with ``cash/``; ``self_used`` by quota key, ``runtime`` by resource name,
     ``budget_left`` by key without ``cash/`` (below 0 when overspent).
     """
 
     name: str
-    #: The object that is meant; a namesake that was created again is left alone.
+    #: The uid of the object; a later object of the same name is left alone.
     uid: str
     hard: Mapping[str, int] = {}
     used: Mapping[str, int] = {}
     self_used: Mapping[str, int] = {}
     runtime: Mapping[str, int] = {}
     budget_left: Mapping[str, int] = {}
-    #: When the first budget was spent, or will be if what runs goes on (seconds UTC); None = not in this period.
+    #: The time when the first budget was spent, or will be at the current use (seconds UTC); None = not in this period.
     exhausts_s: int | None = None
     #: By quota key: when a budget will be used up or a limit reached, as a sentence.
     forecast: Mapping[str, str] = {}
     conditions: tuple[Condition, ...] = ()
-    #: metadata.generation that this was worked out for.
+    #: The object's metadata.generation behind these figures.
     generation: int = 0
     #: The ledger's moment (seconds UTC) and the last sequence it had folded.
     moment_s: int
@@ -80,7 +80,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return content(self)
 
     def writes(self, found: Json) -> list[tuple[str, Json]]:
-        """What to apply where to the object as it was found."""
+        """The bodies to apply to the object as read, each with its path."""
         version = found["metadata"]["resourceVersion"]
         return [(f"{self.path}/status", body(self, version))]
 
@@ -95,7 +95,7 @@ class StatusReport(Protocol):
 
     @property
     def uid(self) -> str:
-        """Of the object that is meant."""
+        """The uid of its object."""
         ...
 
     @property
@@ -104,17 +104,17 @@ class StatusReport(Protocol):
         ...
 
     def content(self) -> Json:
-        """What it says: two that are equal need one write."""
+        """The status for comparison: two equal ones need one write."""
         ...
 
     def writes(self, found: Json) -> list[tuple[str, Json]]:
-        """What to apply where, one after the other, to the object as it was found."""
+        """The bodies to apply, one after the other, to the object as read, each with its path."""
         ...
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a write. ``gone``: there is no such object any more; ``refused``: the API server will never take it,
-    for ``message``.
+    """The result of a write. ``gone``: the object does not exist any more; ``refused``: the API server never accepts it,
+    with its ``message``.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Objects(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -135,7 +135,7 @@ class Objects(Protocol):
 
 
 def content(status: Status) -> Json:
-    """What the status says but for its moment: two that are equal need one write."""
+    """The status without its time: two equal ones need one write."""
     found: Json = {
         "hard": _texts(status.hard),
         "used": _texts(status.used),
@@ -161,8 +161,8 @@ def content(status: Status) -> Json:
 def body(status: Status, version: str) -> Json:
     """The object to apply at ``…/<name>/status``, if it is still in ``version``.
 
-    The status of a custom object takes no uid as precondition: the API server overwrites what is said there. So the
-    version of an object whose uid was looked at stands for both.
+    The status of a custom object takes no uid as precondition: the API server overwrites it. So the
+    version of an object with a checked uid stands for both.
     """
     return {
         "apiVersion": API_VERSION,
@@ -228,12 +228,12 @@ class StatusWriter:
         self._sleep = sleep
         self._turn = asyncio.Lock()
         self._next_at = 0.0
-        #: uid to what its object was last made to say.
+        #: uid to the last written status.
         self._written: dict[str, Json] = {}
         self._takes_forecasts = True
 
     def trouble(self) -> Iterator[str]:
-        """What is missing in statuses, in a sentence for people."""
+        """The missing parts of statuses, in a sentence for people."""
         if not self._takes_forecasts:
             yield (
                 f"the status of quotas has no forecasts: the CustomResourceDefinition of {KIND} is that of an earlier release; "
@@ -294,7 +294,7 @@ class StatusWriter:
     async def _apply(self, status: StatusReport, found: Json) -> None:
         for path, wanted in status.writes(found):
             if found.get("status") == wanted["status"] and path.endswith("/status"):
-                # The object says so already: it has no such subresource, or nothing changed.
+                # The object has it already: it has no such subresource, or nothing changed.
                 continue
             version = found["metadata"]["resourceVersion"]
             metadata = {**wanted["metadata"], "resourceVersion": version}

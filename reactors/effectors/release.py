@@ -1,9 +1,9 @@
-"""ADAPTER: starts a workload that waited, or has it wait again: one write, and only if it is still the one that was decided on.
+"""ADAPTER: starts a waiting workload, or stops one to wait again: one write, and only if it is still the same workload.
 
-What the decision rests on is tested in the patch itself: the uid, our annotation, the flag. (Refused: a resourceVersion.
-Its controller writes the status of a suspended Job at any time, so most first attempts would meet a conflict;
-what it asks for may have changed too, and is asked of the validating webhook by this very write.) Doing it twice
-is refused by the same tests.
+The patch itself tests the basis of the decision: the uid, our annotation, the flag. (Refused: a resourceVersion.
+Its controller writes the status of a suspended Job at any time, so most first attempts would meet a conflict.
+Its request may have changed too, but this very write brings it to the validating webhook.) The same tests refuse
+a second write.
 
 Source: docs/architecture.md (effectors).
 """
@@ -22,15 +22,16 @@ from bus.kube.kinds import QUEUE_ANNOTATION, Kind
 
 Operations = list[dict[str, Any]]
 
-#: ``done``; ``superseded``: it is gone, or does not wait any more; ``refused``: somebody does not allow it, for now.
+#: ``done``; ``superseded``: it was deleted, or does not wait any more;
+#: ``refused``: another webhook or policy refuses it for now.
 Result = Literal["done", "superseded", "refused"]
 
-#: Status of a JSON Patch whose ``test`` fails.
+#: Status of a JSON Patch with a failed ``test``.
 UNPROCESSABLE = 422
 
 
 class Patches(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
         """JSON Patch of the object at ``path``."""
@@ -42,7 +43,7 @@ class Patches(Protocol):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one attempt."""
+    """The result of one attempt."""
 
     result: Result
     message: str = ""
@@ -60,7 +61,7 @@ class Starter:
         return await self._attempt(partial(self._cluster.patch, path, started(kind, uid)))
 
     async def hold(self, kind: Kind, namespace: str, name: str, uid: str, quota: str) -> Outcome:
-        """Suspend one that runs, to wait in a queue. Raises ClusterUnavailableError."""
+        """Suspend a running workload, to wait in a queue. Raises ClusterUnavailableError."""
         path = object_path(kind, namespace, name)
         return await self._attempt(partial(self._cluster.merge, path, stopped(kind, uid, quota)))
 
@@ -80,20 +81,20 @@ class Starter:
 
 
 def started(kind: Kind, uid: str) -> Operations:
-    """JSON Patch that unsuspends the one with this uid, if it waits in a queue."""
+    """JSON Patch to unsuspend the workload with this uid, if it waits in a queue."""
     flag = pointer(tuple(kind.suspend.split(".")))
     mark = pointer(("metadata", "annotations", QUEUE_ANNOTATION))
     return [
         {"op": "test", "path": "/metadata/uid", "value": uid},
         {"op": "test", "path": flag, "value": True},
-        # What is not there cannot be removed: this tests the annotation, too.
+        # An absent value cannot be removed: this tests the annotation, too.
         {"op": "remove", "path": mark},
         {"op": "replace", "path": flag, "value": False},
     ]
 
 
 def stopped(kind: Kind, uid: str, quota: str) -> dict[str, Any]:
-    """JSON merge patch that suspends the one with this uid, to wait in this quota's queue."""
+    """JSON merge patch to suspend the workload with this uid, to wait in this quota's queue."""
     body: dict[str, Any] = {"metadata": {"uid": uid, "annotations": {QUEUE_ANNOTATION: quota}}}
     *way, flag = kind.suspend.split(".")
     inner = body

@@ -1,4 +1,4 @@
-"""What runs beside decisions, round after round, as every effect does: held by shadow mode, a pause and the interlocks."""
+"""Endless rounds beside decisions. Like every effect they are held by shadow mode, a pause and the interlocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 async def every(seconds: float, turn: Callable[[], Awaitable[object]], what: str) -> None:
-    """Turn after turn, for ever; ``what`` waits where one fails for now."""
+    """Turn after turn, for ever; ``what`` names the waiting work in the log after a temporary failure."""
     while True:
         try:
             await turn()
@@ -27,7 +27,7 @@ async def every(seconds: float, turn: Callable[[], Awaitable[object]], what: str
 
 
 async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
-    """What all of it gave, in order. The first error is raised once all have ended: none goes on beside the next round."""
+    """The results of all, in order. The first error is raised once all have ended: none goes on beside the next round."""
     done = await asyncio.gather(*work, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):
@@ -36,7 +36,7 @@ async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def in_force(replica: Replica, reactor: str, now_us: int) -> ReactorPolicy | None:
-    """The policy by which a reactor acts at ``now_us``; None where its effects are held."""
+    """The policy of a reactor's effects at ``now_us``; None while its effects are held."""
     current = replica.policies.of(reactor)
     if current is None or current.mode != "on" or replica.policies.is_paused:
         return None

@@ -1,6 +1,6 @@
-"""Taking back what a quota uses beyond its share: preemption, over-use, disruption budgets.
+"""Reclaiming a quota's use beyond its share: preemption, over-use, disruption budgets.
 
-Everything here only calculates: it says which pods, never evicts. :mod:`reactors.reclaim.preemption` is imported by who needs it.
+Everything here only calculates: it chooses pods and never evicts. Callers import :mod:`reactors.reclaim.preemption` itself.
 """
 
 from reactors.reclaim.disruption import Budget, Pod, covers, importance, split_by_budget

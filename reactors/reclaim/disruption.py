@@ -1,6 +1,6 @@
-"""A pod as reclaiming looks at it, which of two is the more important, and which may be disrupted within the budgets there are.
+"""The view of a pod for reclaiming: the more important of two, and the pods within their disruption budgets.
 
-Pure. Of pods that are alike in priority and start the name decides, so that equal pods always come out the same.
+Pure. Among pods of equal priority and start the name decides, so equal pods always come out the same.
 
 Source: Kubernetes `MoreImportantPod` and `filterPodsWithPDBViolation` as Koordinator's `preempt.go` has it;
 docs/quotas.md.
@@ -18,7 +18,7 @@ from projections.cluster.pod_terms import DisruptionBudget
 
 
 class Labelled(Protocol):
-    """What decides whether a budget protects a pod."""
+    """The fields of a pod that a budget's protection depends on."""
 
     @property
     def name(self) -> str:
@@ -37,10 +37,10 @@ P = TypeVar("P", bound=Labelled)
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """A pod that holds something of a quota.
+    """A pod with holdings of a quota.
 
-    `request` in the quota's units; `started_us` None where it has not started yet: then it is the
-    least important of its priority. `preemptible` False where the pod's label of that name says
+    `request` in the quota's units; `started_us` None before its start: then it is the
+    least important of its priority. `preemptible` False if the pod's label of that name is
     "false": such a pod is never a victim.
     """
 
@@ -61,20 +61,20 @@ def importance(pod: Pod) -> tuple[int, bool, int, str, str]:
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """A PodDisruptionBudget: its selector, how many disruptions are left, who is counted already."""
+    """A PodDisruptionBudget: its selector, its remaining disruptions, the pods counted already."""
 
     namespace: str
     allowed: int
     selector: LabelSelector | None = None
     disrupted: frozenset[str] = frozenset()
-    #: Labels of its selector that are not known of pods: it covers whoever it may mean.
+    #: Labels of its selector that sources do not keep of pods: it covers every possible match.
     unknown: frozenset[str] = frozenset()
-    #: Nothing of its selector is known: it covers all pods of its namespace.
+    #: Its selector is unknown: it covers all pods of its namespace.
     is_cut: bool = False
 
 
 def known(observed: Iterable[DisruptionBudget]) -> list[Budget]:
-    """The budgets that were observed."""
+    """The observed budgets."""
     return [
         Budget(
             one.namespace, one.allowed, one.selector, frozenset(one.disrupted),
@@ -85,9 +85,9 @@ def known(observed: Iterable[DisruptionBudget]) -> list[Budget]:
 
 
 def split_by_budget(pods: Iterable[P], budgets: Sequence[Budget]) -> tuple[list[P], list[P]]:
-    """The pods whose disruption violates a budget, and the others, both in the order given.
+    """The pods whose disruption violates a budget, and the others, both in the given order.
 
-    Each pod takes one from every budget that covers it, and violates those that have none left.
+    Each pod takes one from every budget that covers it, and violates those without any left.
     Not covered: pods without labels, of another namespace, or counted as disrupted already.
     """
     left = [budget.allowed for budget in budgets]

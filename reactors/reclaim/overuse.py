@@ -1,7 +1,7 @@
-"""Quotas that use more than their runtime: since when, and which pods they must give back.
+"""Quotas above their runtime: the time since then, and the pods to evict.
 
 Pure. Differing from upstream's code, all resources are counted from the first pod to the last
-(there evicting a pod that asks only for cpu hides an over-use of memory).
+(there, evicting a pod with only cpu hides an over-use of memory).
 Source: Koordinator `quota_overuse_revoke.go`; docs/queues.md.
 """
 
@@ -16,16 +16,16 @@ from reactors.reclaim.disruption import Pod, importance
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Since when one quota may be over its runtime: the last time it was seen within, or acted on.
+    """The last time when one quota was within its runtime, or was acted on.
 
-    A quota that was never seen within counts from when it was first looked at.
+    A quota never observed within its runtime counts from its first check.
     """
 
     within_us: int
 
 
 def over(used: Resources, runtime: Resources) -> tuple[str, ...]:
-    """The keys of which more is used than the runtime has, sorted; a key it lacks is free."""
+    """The keys used beyond the runtime, sorted; a key absent from the runtime is free."""
     return tuple(sorted(key for key, limit in runtime.items() if used.get(key, 0) > limit))
 
 
@@ -42,10 +42,10 @@ def watched(watch: Watch | None, *, at_us: int, is_over: bool, delay_us: int) ->
 
 
 def revoked(used: Resources, runtime: Resources, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that a quota must give back to come within its runtime, most important first.
+    """The pods to evict from a quota to come within its runtime, most important first.
 
-    Taken from the least important, non-preemptible ones left out, until what is used fits; of these
-    the most important are handed back as far as it still fits. If it never fits, all of them.
+    Taken from the least important, without non-preemptible ones, until the use fits. Of these
+    the most important are kept after all, as long as it still fits. If it never fits, all of them.
     """
     using = dict(used)
     taken: list[Pod] = []

@@ -1,10 +1,10 @@
-"""Which pods of its own quota a pod may push off a node.
+"""The pods of its own quota that a pod may push off a node.
 
-Pure; whether the pod fits the node is asked of the caller, who knows the node.
+Pure; the caller knows the node and decides whether the pod fits it.
 
 Decided here, differing from upstream's code: a victim is named once (upstream may name it twice); a
-pod that is handed back is in the quota's use again when the next one is tried; and where the quota
-is too full even without all candidates nobody is evicted, since it would be for nothing.
+pod kept after all is in the quota's use again when the next one is tried; and if the quota
+is too full even without all candidates none is evicted, since it would be useless.
 Source: Koordinator `preempt.go`; docs/quotas.md.
 """
 
@@ -50,7 +50,7 @@ def is_preemptible(labels: Mapping[str, str]) -> bool:
 def can_preempt(pod: Pod, victim: Pod, *, default_quota_protected: bool = True) -> bool:
     """Whether a pod may push out another: one of its own quota, of lower priority, preemptible.
 
-    In the default quota nobody may (the default of newer releases).
+    In the default quota none may (the default of newer releases).
     """
     if not victim.preemptible or pod.quota != victim.quota:
         return False
@@ -70,7 +70,7 @@ def is_eligible(
     """Whether a pod may look for victims at all.
 
     Not with preemption policy Never. With a nominated node, not while a pod of lower priority of
-    its quota is terminating there (`terminating`): that one makes room already; unless the pod could
+    its quota is terminating there (`terminating`), since it makes room already; unless the pod could
     never run on that node (`unresolvable`).
     """
     if policy_never:
@@ -92,12 +92,12 @@ def select_victims(
     fits: Callable[[Sequence[Pod]], bool],
     default_quota_protected: bool = True,
 ) -> Selection:
-    """The victims that make room for a pod on one node.
+    """The victims to make room for a pod on one node.
 
-    All candidates are taken away; if the pod fits then, they are put back from the most important
-    to the least, those that would violate a budget first, and stay where the pod still fits node
-    and quota. `used` is what the quota uses with the candidates, `fits(kept)` whether the pod fits
-    the node beside these candidates and everything that is no candidate.
+    All candidates are removed. If the pod fits then, they are put back from the most important
+    to the least, those with a violated budget first, and stay if the pod still fits node
+    and quota. `used` is the quota's use with the candidates, `fits(kept)` whether the pod fits
+    the node beside these candidates and all other pods.
     """
     candidates = [
         other

@@ -1,8 +1,8 @@
-"""Whether every decision of the quota trees follows: each journal is read again, and its entries are decided again.
+"""Verification of quota trees' decisions: each journal is read again, and its entries are decided again.
 
-An entry says on what it was decided (:class:`bus.events.admissions.Basis`, :class:`bus.events.admissions.Evidence`); its number
-says which entries it stood on, and its time is the present that was decided at. What was stored together saw each other in
-its order. What budgets were metered is passed over and counted.
+An entry records its basis (:class:`bus.events.admissions.Basis`, :class:`bus.events.admissions.Evidence`). Its number
+implies the entries before it, and its time is the time of the decision. Entries stored together built on each other in
+their order. Meters of budgets are skipped and counted.
 
 Source: docs/architecture.md; docs/limits.md.
 """
@@ -29,7 +29,7 @@ from reactors.rederive.reader import History, Reader
 from reactors.rederive.releases import Look, Releases, look_of, store
 from reactors.rederive.shape import Checked, Difference
 
-#: Events by which a process may be behind another, and its entries are still compared in the first reading.
+#: The largest lag of a process, in events, for its entries to be compared in the first reading.
 BEHIND = 10_000
 
 _encode = msgspec.json.encode
@@ -37,9 +37,9 @@ _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
 
 class Rederived(msgspec.Struct, frozen=True):
-    """What came of the answers to reviews, of what was observed, and of what queues decided; and what was passed over, by reason.
+    """The results for answers to reviews, for observations, and for queues; and the skipped entries, by reason.
 
-    Reasons: ``older`` (an entry of a version that did not record on what it was decided), ``metered`` (a budget).
+    Reasons: ``older`` (an entry of a version that did not record its basis), ``metered`` (a budget).
     """
 
     reviews: Checked
@@ -49,7 +49,7 @@ class Rederived(msgspec.Struct, frozen=True):
 
 
 def rederive(history: History, *, cluster: str, transport: Transport, clock: Clock) -> Rederived:
-    """Every decision in the journals of ``cluster``, made again of what stands before it."""
+    """Every decision in the journals of ``cluster``, made again from the history before it."""
 
     def reader() -> Reader:
         return Reader(history, cluster, transport, clock)
@@ -66,14 +66,14 @@ def rederive(history: History, *, cluster: str, transport: Transport, clock: Clo
 
 
 class _Tally:
-    """Entries of one kind that came out the same, and those that did not."""
+    """Equal entries of one kind, and different ones."""
 
     def __init__(self) -> None:
         self._same = 0
         self._found: list[Difference] = []
 
     def compare(self, event: Event, fact: Fact, should: Fact | None, id: str) -> bool:
-        """Whether an entry is what it should be, under the id that it should have."""
+        """Whether an entry has the derived content, and the derived id."""
         is_same = should is not None and _encode(should) == _encode(fact) and event.id == id
         if is_same:
             self._same += 1
@@ -82,7 +82,7 @@ class _Tally:
         return is_same
 
     def end(self, untrue: list[Difference]) -> Checked:
-        """What was found, those included that came out the same of what was not there."""
+        """The findings, with equal entries on a wrong basis included."""
         found = sorted([*self._found, *untrue], key=lambda one: one.sequence)
         return Checked(self._same - len(untrue), tuple(found))
 
@@ -99,13 +99,13 @@ class _Walk:
         self._malformed: set[int] = set()
 
     def tree(self, name: str) -> Tree:
-        """A tree after all of its journal that was read."""
+        """A tree after the read part of its journal."""
         journal = self._journal(name)
         journal.store()
         return journal.tree
 
     def apply(self, event: Event, fact: Fact | None) -> None:
-        """The next entry that no queue decided; None: it cannot be read."""
+        """Check the next entry from outside the queues; None: it cannot be read."""
         if event.type == MALFORMED:
             self._malformed.add(event.sequence)
             return
@@ -120,7 +120,7 @@ class _Walk:
             journal.apply(event, fact)
             return
         if fact.based_on in self._malformed:
-            # It stood in this journal, and nothing in it says so.
+            # It was in this journal, but its content does not name the journal.
             journal.skip(fact.based_on)
         draft = journal.draft(fact.based_on)
         if is_review:
@@ -134,7 +134,7 @@ class _Walk:
         journal.add(event, fact)
 
     def end(self) -> Rederived:
-        """What was found, when all was read."""
+        """The findings, after everything was read."""
         untrue = self._premises.untrue()
         asked = [one for one in untrue if one.recorded and reviews.is_review(one.recorded)]
         seen = [one for one in untrue if one not in asked]
@@ -151,7 +151,7 @@ class _Walk:
 
 
 class _Journal:
-    """One tree, and on top of it the entries that were stored together, as far as they were read."""
+    """One tree, and on top of it the entries stored together, as far as they were read."""
 
     def __init__(self, name: str) -> None:
         self.tree = Tree(name)
@@ -159,19 +159,19 @@ class _Journal:
         self._stored: list[tuple[Event, Fact]] = []
 
     def draft(self, based_on: int) -> TreeOverlay:
-        """What the next entry stood on, which was decided when ``based_on`` was the newest."""
+        """The base of the next entry, whose decider had read up to ``based_on``."""
         if based_on != self.tree.sequence:
-            # The first of those that were stored next.
+            # The first entry of the next batch.
             self.store()
         return self._draft
 
     def add(self, event: Event, fact: Fact) -> None:
-        """An entry: those that were decided with it stand on it, though it was not stored yet."""
+        """Add an entry: those decided with it build on it, though it was not stored yet."""
         self._draft.add(fact, event.time_us)
         self._stored.append((event, fact))
 
     def store(self) -> None:
-        """What was decided together is stored; who comes next knows of it."""
+        """Store the entries decided together; the next entry builds on them."""
         stored, self._stored = self._stored, []
         for event, fact in stored:
             store(self.tree, event, fact)
@@ -183,43 +183,43 @@ class _Journal:
         store(self.tree, event, fact)
 
     def skip(self, sequence: int) -> None:
-        """Something that is no entry."""
+        """Skip an event that is no entry."""
         self.store()
         self.tree.skip(sequence)
 
 
 class _Premises:
-    """What was read of the cluster for an entry, compared with what was to be read there.
+    """The recorded reads of the cluster for an entry, compared with the history there.
 
-    Several processes have read to different places. So an entry waits until the journals were read :data:`BEHIND` events
-    further, and those that wait are compared in the order of what they had read. What was behind even so waits for a second
+    Several processes have read up to different places. So an entry waits until the journals were read :data:`BEHIND` events
+    further, and waiting entries are compared in the order of their reads. Entries with a larger lag wait for a second
     reading, in order.
     """
 
     def __init__(self, reader: Callable[[], Reader]) -> None:
         self._new_reader = reader
         self._reader: Reader | None = None
-        #: A heap, by what was read, and in the order of the journals.
+        #: A heap, by the last read event, and in the order of the journals.
         self._waiting: list[tuple[int, int, Event, Fact]] = []
         self._count = count()
         self._late: list[tuple[int, int, Event, Fact]] = []
         self._untrue: list[Difference] = []
 
     def apply(self, event: Event, fact: Fact) -> None:
-        """An entry that follows, if it is true what it says that was read."""
+        """Check a derived entry: its recorded reads must match the history."""
         basis = observed.evidence_of(fact)
         if basis is None:
             # The answer to the review of a quota reads its journal alone.
             return
         if basis.read >= event.sequence:
-            # Nobody can have read what was not recorded yet.
+            # A process cannot have read events that are not recorded yet.
             self._untrue.append(Difference(event.id, event.sequence, fact, None))
             return
         heappush(self._waiting, (basis.read, next(self._count), event, fact))
         self._compare(event.sequence - BEHIND)
 
     def untrue(self) -> list[Difference]:
-        """The entries that rest on something else than was there."""
+        """The entries with a basis other than the history's."""
         if self._waiting:
             self._compare(max(self._waiting)[0])
         if self._late:
@@ -230,7 +230,7 @@ class _Premises:
         return self._untrue
 
     def _compare(self, until: int) -> None:
-        """Compare those that had read no further than ``until``."""
+        """Compare entries that had read no further than ``until``."""
         while self._waiting and self._waiting[0][0] <= until:
             late = read, _, event, fact = heappop(self._waiting)
             if self._reader is None:
@@ -251,7 +251,7 @@ class _Premises:
 
 
 def _journal(history: History, cluster: str) -> Iterator[tuple[Event, Fact | None]]:
-    """The entries of all journals, each by itself; None for one that every reader passes over."""
+    """The entries of all journals, each by itself; None for one that every reader skips."""
     for event in history():
         is_entry = event.type.startswith("admission.") or event.type == MALFORMED
         if event.cluster != cluster or not is_entry:

@@ -1,4 +1,4 @@
-"""What was adopted, given back and declared because of what was seen, decided again by the evidence that each entry records.
+"""Adoptions, releases and declarations after observations, decided again by the evidence recorded in each entry.
 
 Source: docs/architecture.md; :mod:`reactors.admission.deciding.reconcile` has the rules.
 """
@@ -29,17 +29,17 @@ from reactors.admission.deciding.reconcile import (
 from reactors.admission.deciding.withdrawing import taken_back
 from reactors.admission.state.state import AdmissionState, spec_of
 
-#: A number behind those of all entries: what was confirmed is confirmed for whatever was asked before.
+#: A number after those of all entries: a confirmed request is confirmed for all earlier ones.
 _LATER = 2**63
 
 
 def evidence_of(fact: Fact) -> Basis | Evidence | None:
-    """What an entry that answers no review says it was made of; None where it says nothing."""
+    """The recorded basis of an entry that answers no review; None if it has none."""
     return fact.basis if isinstance(fact, AdmissionDecided) else fact.evidence
 
 
 def made_again(draft: TreeOverlay, fact: Fact) -> Fact | None:
-    """What the rules make of the evidence in ``fact`` on top of ``draft``; None for nothing."""
+    """The result of the rules for the evidence in ``fact`` on top of ``draft``; None for none."""
     if isinstance(fact, AdmissionDecided):
         assert fact.basis is not None
         request = Request(
@@ -70,7 +70,7 @@ def _released(draft: TreeOverlay, fact: AdmissionReleased, evidence: Evidence) -
 
 
 def id_of(event: Event, fact: Fact) -> str:
-    """The id that such an entry has."""
+    """The id of such an entry."""
     if isinstance(fact, AdmissionReleased):
         for release in fact.releases:
             if release.reason == UNANSWERED:
@@ -79,9 +79,9 @@ def id_of(event: Event, fact: Fact) -> str:
 
 
 def is_true(fact: Fact, view: AdmissionState) -> bool:
-    """Whether ``view``, which read as much of the history, shows what the entry says that was seen, as far as it still can."""
+    """Whether ``view``, with as much of the history, shows the entry's recorded observation, as far as it still can."""
     if isinstance(fact, AdmissionDecided):
-        # What is deleted without its children asks for nothing itself, whatever it says.
+        # An object deleted without its children requests nothing itself, whatever it contains.
         return _shows(view, fact.uid, fact.kind, fact.quota, fact.demand or None)
     if isinstance(fact, TreeMetered):
         return fact.total == dict(sorted(capacity(view.state).items()))
@@ -106,6 +106,6 @@ def _shows(
     if found is None:
         return True
     where = view.counted(found.labels, found.namespace)
-    # Limits of a pod are those that were asked.
+    # Limits of a pod are those of its request.
     is_same = POD in (kind, found.kind) or demand is None or found.ask.demand == demand
     return is_same and quota in ((where.quota, where.full_name) if where is not None else ("",))

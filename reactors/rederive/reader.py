@@ -1,4 +1,5 @@
-"""What a process knew at a place of the history: its view of the cluster and its queues, folded by the product's own readers.
+"""The state of a process at a place of the history: its view of the
+cluster and its queues, folded by the product's own readers.
 
 Source: docs/architecture.md.
 """
@@ -32,6 +33,6 @@ class Reader:
         self.sequence = sequence
         while self._next is not None and self._next.sequence <= sequence:
             self._journals.apply([self._next])
-            # Nobody works these off here.
+            # Marks are not worked off here.
             self.view.unmark()
             self._next = next(self._events, None)

@@ -1,9 +1,9 @@
-"""Releases of queues decided again: the state that their decider had is folded anew, and decided on again.
+"""Releases of queues decided again: their decider's state is folded again, and its decision repeated.
 
-A release says which events its decider had read (``based_on``), and its number which entries of the journal it stood on;
-its time is the present that was decided at. Nothing else goes into it.
+A release records the last event read by its decider (``based_on``). Its number implies the entries before it in the journal;
+its time is the time of the decision. It depends on nothing else.
 
-What was decided on one tree in one look stands together in its journal, so all of it and nothing else must come out.
+Decisions on one tree in one look are consecutive in its journal, so all of them and no others must be derived.
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -32,7 +32,7 @@ READERS = 3
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What the decisions of one look at one tree have in common; looks at all trees come one after the other."""
+    """The common part of the decisions of one look at one tree; looks at all trees come one after the other."""
 
     tree: str
     based_on: int
@@ -47,7 +47,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def look_of(event: Event, fact: Fact) -> Look | None:
-    """None for what no queue decided."""
+    """None for an entry from outside the queues."""
     if isinstance(fact, AdmissionDecided):
         is_ours = fact.reason == "released"
     else:
@@ -57,7 +57,7 @@ def look_of(event: Event, fact: Fact) -> Look | None:
 
 
 class Releases:
-    """What the queues of a cluster decided, as far as it was read again."""
+    """The decisions of a cluster's queues, as far as they were read again."""
 
     def __init__(self, reader: Callable[[], Reader]) -> None:
         self._new_reader = reader
@@ -77,7 +77,7 @@ class Releases:
                 self._mapped_only = fact.basis is not None and fact.basis.mapped_only
                 self._is_paced = fact.basis is not None and fact.basis.window > 0
         reader.view.requires_namespaces = self._mapped_only
-        # Nobody can have read what was not recorded yet.
+        # A process cannot have read events that are not recorded yet.
         reader.reach(min(look.based_on, entries[0][0].sequence - 1))
         elsewhere = self._elsewhere if look.is_beside(self._last) else 0
         differences = _compared(
@@ -89,9 +89,9 @@ class Releases:
         self._found += differences
 
     def _reader_at(self, sequence: int) -> Reader:
-        """The reader that is the furthest of those that are not behind ``sequence``, or a new one.
+        """The most advanced reader that is not beyond ``sequence``, or a new one.
 
-        Of two processes that decide in turns one may always be behind the other: each has its own then.
+        Of two processes that decide in turns one may always be behind the other: each has its own reader then.
         """
         found = [one for one in self._readers if one.sequence <= sequence]
         if found:
@@ -102,7 +102,7 @@ class Releases:
         return self._readers[-1]
 
     def end(self) -> Checked:
-        """What was found, when all was read."""
+        """The findings, after everything was read."""
         return Checked(self._same, tuple(self._found))
 
 

@@ -8,9 +8,9 @@ from projections.quota_trees.tree import Fact
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A decision that does not follow: what was recorded at ``sequence`` under ``id``, and what should have been.
+    """A decision that does not follow: the one recorded at ``sequence`` under ``id``, and the derived one.
 
-    ``should`` None: nothing should, on what was to be read there. ``recorded`` None: nothing was, beside the others of its look;
+    ``should`` None: none is derived from the history there. ``recorded`` None: it is absent beside the others of its look;
     ``id`` and ``sequence`` are those of the last of them.
     """
 
@@ -21,7 +21,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """How many decisions came out the same, and those that did not."""
+    """The number of equal decisions, and the different ones."""
 
     same: int
     differences: tuple[Difference, ...]

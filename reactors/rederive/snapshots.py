@@ -1,10 +1,10 @@
-"""Are the newest snapshots of a cluster what its history gives? All of it is folded again, and compared part by part.
+"""Verification of snapshots: the whole history is folded again, and the newest snapshots are compared with it part by part.
 
-Who decides all again folds the same history: what its replica knows after the snapshot's event is compared, where it has read
-all of its own decisions by then, as the process had that wrote the snapshot. Else the history is folded once more for this alone.
+A verification of decisions folds the same history. Its replica is compared after the snapshot's event, if it has read
+all of its own decisions by then, as the snapshot's process had. Otherwise the history is folded once more for this alone.
 
-What is in a snapshot of admission and is no fold of the history is left out: what reviews that were under way let pass below
-owners and until when, what is counted as wanted between two ticks, and how far a journal was looked through.
+Some parts of admission's snapshot are no fold of the history and are left out: objects admitted below owners by unfinished
+reviews and their deadlines, the demand counted between two ticks, and the progress in a journal.
 
 Source: docs/architecture.md (snapshots).
 """
@@ -31,7 +31,7 @@ from reactors.readers import Readers
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A snapshot that is not what the history gives: whose, after which event, and the parts that differ."""
+    """A snapshot that differs from the history: its reader, its event, and the different parts."""
 
     name: str
     sequence: int
@@ -39,16 +39,16 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """How many snapshots are what the history gives, and those that are not."""
+    """The number of correct snapshots, and the wrong ones."""
 
     same: int
     differences: tuple[Difference, ...]
 
 
 class Comparison:
-    """The newest snapshot of each reader of ``cluster``, beside the fold of the history that is given to it.
+    """The newest snapshot of each reader of ``cluster``, compared with the fold of the given history.
 
-    ``is_beside``: a replica is folded elsewhere, and shown to :meth:`known`.
+    ``is_beside``: a replica is folded elsewhere, and given to :meth:`known`.
     """
 
     def __init__(
@@ -68,22 +68,22 @@ class Comparison:
         )
         self._folded, self._read = replica(), readers()
         self._select, self._is_beside = select, is_beside
-        #: What came of the snapshot of reactors, once that is known.
+        #: The result for the snapshot of reactors, once it is known.
         self._acting: Difference | None = None
-        #: The events behind it say nothing of the snapshots.
+        #: Events after it do not matter for the snapshots.
         self.until = max(self._replica.sequence, self._readers.sequence)
 
     def apply(self, event: Event) -> None:
         """The next event of the history, from the first one on."""
         if event.sequence <= self._readers.sequence:
             self._read.journals.apply([event])
-            # Nobody works these off here.
+            # Marks are not worked off here.
             self._read.view.unmark()
         if not self._is_beside:
             self._fold(event)
 
     def known(self, replica: Replica, before: int) -> None:
-        """What a replica knows that has folded every event before the sequence ``before``, and goes on."""
+        """Compare a replica after every event before the sequence ``before``; it goes on afterwards."""
         at = self._replica.sequence
         if at and before > at and self._acting is None and self._is_beside:
             if replica.is_pure:
@@ -92,7 +92,7 @@ class Comparison:
                 self._fold_all()
 
     def end(self) -> Compared:
-        """What was found, when all was taken."""
+        """The findings, after all events."""
         found = []
         if self._replica.sequence:
             found.append(self._acting or self._difference(self._folded))
@@ -105,7 +105,7 @@ class Comparison:
     def _fold(self, event: Event) -> None:
         if event.sequence <= self._replica.sequence:
             with suppress(EnvelopeError):
-                # As live readers do: the ledger counts what is parked.
+                # As live readers do: the ledger counts parked events.
                 self._folded.apply(event)
 
     def _fold_all(self) -> None:
@@ -142,7 +142,7 @@ def _compared(
 
 
 def _acting(replica: Replica, at: int) -> Iterator[tuple[str, Any]]:
-    """What reactors know after the event ``at``, by part; that may be one of another cluster."""
+    """The reactors' state after the event ``at``, by part; that may be one of another cluster."""
     saved = msgspec.structs.replace(replica.saved(), sequence=at)
     for name in saved.__struct_fields__:
         if name != "own":
@@ -152,16 +152,16 @@ def _acting(replica: Replica, at: int) -> Iterator[tuple[str, Any]]:
 
 
 def _admission(readers: Readers) -> Iterator[tuple[str, Any]]:
-    """What admission and the queues know, by part."""
+    """The state of admission and the queues, by part."""
     yield from charged(readers.journals, readers.view)
     yield "queues", readers.lines.saved()
 
 
 def charged(journals: Journals, view: AdmissionState) -> Iterator[tuple[str, Any]]:
-    """What is charged to whom, and what was seen of the cluster, by part."""
+    """The charges by holder, and the observed cluster, by part."""
     yield "places", journals.places
     for name, tree in journals.trees.items():
-        # One that somebody asked for and nobody wrote to is in no history.
+        # A tree that was read but never written to is in no history.
         if tree.number:
             yield f"tree {name}", (tree.number, tree.nodes, tree.meters, tree.total)
     yield "cluster_state", view.state.saved()
