@@ -1,4 +1,4 @@
-"""The command line: ``bursar``. One file for each group of commands; what they have in common is in ``options``."""
+"""The command line: ``bursar``. One file for each group of commands; their common parts are in ``options``."""
 
 from deploy.cli.program.program import main
 

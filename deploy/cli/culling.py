@@ -38,7 +38,7 @@ _SIMULATED = (
 )  # fmt: skip
 #: Bursar's own rules, among those of other cullers.
 OWN = "bursar"
-#: Longest wait for what becomes of an undo.
+#: Longest wait for the outcome of an undo.
 UNDO_SECONDS = 30.0
 
 

@@ -1,4 +1,4 @@
-"""``bursar evictions``: who had to go so that a quota was held to again, or would have to."""
+"""``bursar evictions``: pods evicted to enforce a quota, and pods still to evict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIELDS = (
     "settled_at", "id", "cluster", "beneficiary",
 )  # fmt: skip
 
-#: Result of a pod that has to go and was not evicted.
+#: Result of a pod that is due and was not evicted.
 NOT_YET = "not yet"
 
 Most = Annotated[int, typer.Option("--most", min=1, max=100_000, help="The newest so many.")]
@@ -92,7 +92,7 @@ _COLUMNS = (
 
 
 def _not_yet(one: Blocked) -> dict[str, Any]:
-    """The row of a pod that has to go and was not evicted, for what is in the way."""
+    """The row of a pod that is due and was not evicted, with the obstacle."""
     from reactors.engine.reasons import short
 
     decision, target = one.decision, one.decision.target
@@ -106,7 +106,7 @@ def _not_yet(one: Blocked) -> dict[str, Any]:
 
 
 def _meanings(due: list[Blocked]) -> list[str]:
-    """What holds those that are not evicted yet, a line each."""
+    """The obstacles of pods that are not evicted yet, a line each."""
     from reactors.engine.reasons import sentence
 
     reasons = sorted({one.reason for one in due})

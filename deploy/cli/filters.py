@@ -1,4 +1,4 @@
-"""Options that keep some pods of an answer: by team, user, namespace, workload, node, model, quota and labels."""
+"""Options to filter pods of an answer: by team, user, namespace, workload, node, model, quota and labels."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Sort = Annotated[
 ]
 Top = Annotated[int | None, typer.Option("--top", min=1, metavar="N", help="Only the first N.")]
 
-#: Names of each kind that are looked at for those that somebody may have meant.
+#: Names of each kind compared for similar ones.
 MOST = 2_000
-#: Letters by which such names begin alike.
+#: The common first letters of such names.
 _ALIKE = 2
 
-#: What tables call columns that programs know by another name.
+#: Column names in tables, by the name for programs.
 _ALIASES = {"cores": "cpu_milli", "memory": "memory_mib", "gpus": "gpu_milli"}
 _COLUMNS = {
     "team": held_segments.c.team, "user": held_segments.c.user_name, "namespace": pod_runs.c.namespace,
@@ -50,7 +50,7 @@ _COLUMNS = {
 
 
 def wanted(labels: Sequence[str] | None, is_all: bool, **given: str | None) -> dict[str, str]:
-    """What is kept, by dimension. Raises typer.BadParameter."""
+    """The filter, by dimension. Raises typer.BadParameter."""
     found = {name: value for name, value in given.items() if value is not None}
     if is_all and "namespace" in found:
         raise typer.BadParameter("either one namespace or all", param_hint="-A")
@@ -63,9 +63,9 @@ def wanted(labels: Sequence[str] | None, is_all: bool, **given: str | None) -> d
 
 
 def require(connection: sa.Connection, where: Mapping[str, str], *others: sa.Connection) -> None:
-    """Nothing was found: where that is because a name is nobody's, raise AbsentObjectError saying which are near.
+    """Explain an empty answer: if a filter's name is unknown, raise AbsentObjectError with similar names.
 
-    A caller that is kept to a namespace is told nothing of names: they may be another namespace's.
+    A caller limited to a namespace gets no similar names: they may be another namespace's.
     """
     if kept.caller is not None:
         return
@@ -83,7 +83,7 @@ def _known(connection: sa.Connection, name: str, column: sa.Column[Any]) -> set[
     if name == "quota":
         known |= set(connection.scalars(sa.select(quotas.c.name)))
     if name == "model":
-        # A pod may hold cards of several models, of which its row names the first.
+        # A pod may hold cards of several models; its row names the first.
         texts = connection.scalars(sa.select(held_segments.c.devices).distinct())
         known.update(model for text in texts if text for model in json.loads(text))
     return known
@@ -92,9 +92,9 @@ def _known(connection: sa.Connection, name: str, column: sa.Column[Any]) -> set[
 def near(
     connection: sa.Connection, table: sa.Table, name: str, *where: sa.ColumnElement[bool]
 ) -> list[sa.Row[tuple[str, str, str]]]:
-    """(namespace, name, uid) of rows whose names may be meant by ``name``; all where there are few.
+    """(namespace, name, uid) of rows with a name similar to ``name``; all if there are few.
 
-    The table may have millions: only the first ones are looked at, and those that begin alike.
+    The table may have millions: only the first ones are read, and those with a common beginning.
     """
     columns, alike = table.c, name[:_ALIKE]
     query = (

@@ -1,8 +1,8 @@
 """Commands whose plain values are read without pydantic.
 
-The library builds a pydantic adapter for each option, also for those that were not given: a tenth of a second for a
-command of ours. Here text, paths, choices and defaults are read as they are. All else is left to the library's own reader,
-and so are its messages.
+The library builds a pydantic adapter for each option, even for absent ones: a tenth of a second for each of our
+commands. Here text, paths, choices and defaults are read as they are. The library's own reader handles the others,
+with its messages.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LightCommand(Light, TyperCommand):
 
 @dataclass(frozen=True)
 class _Plain(RuntimeParam):
-    """Reads what needs no rule; all else is left to the library's own reader, and so are its messages."""
+    """Reads values without rules; the library's own reader handles the others, with its messages."""
 
     descriptor: Any = None
     default: Any = None

@@ -1,4 +1,4 @@
-"""Options that every command takes, before or after its name, and how a command is declared.
+"""Common options of every command, before or after its name, and the declaration of commands.
 
 A command is a function whose first parameter is :class:`CommandContext`. The decorator gives it the common options; one
 given after the command's name wins over the same one given before it.
@@ -42,9 +42,9 @@ class Given:
 
 
 class CommandContext:
-    """What a command is asked with: the settings (read when first needed) and the output format.
+    """The context of a command: the settings (read when first needed) and the output format.
 
-    A question to the ledger needs its :attr:`place` only, which is there sooner than all :attr:`settings` are.
+    A question to the ledger needs its :attr:`place` only, and reading that is faster than reading all :attr:`settings`.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class CommandContext:
         is_filtered: bool = False,
         only_asks: bool = True,
     ) -> None:
-        """``cluster``: the one that is meant. ``is_filtered``: the command itself keeps its rows, where there are several.
-        ``only_asks``: it says nothing to the cluster, so that a hub's ledger will do.
+        """``cluster``: the chosen one. ``is_filtered``: the command itself filters its rows, if there are several.
+        ``only_asks``: it sends nothing to the cluster, so a hub's ledger is enough.
         """
         self._given = given
         self._at = at
@@ -96,7 +96,7 @@ class CommandContext:
         return place_at(found, self._at)
 
     def _of_cluster(self, found: LedgerPlace) -> LedgerPlace:
-        """The ledger of the cluster that is asked about. Raises typer.BadParameter where there is none."""
+        """The ledger of the chosen cluster. Raises typer.BadParameter if there is none."""
         if self._cluster is None:
             return found
         from deploy.runtime.clusters import is_hub, places
@@ -115,18 +115,18 @@ class CommandContext:
         raise typer.BadParameter(f"{self._cluster!r}: {there}", param_hint="--cluster")
 
     def user(self, name: str | None) -> str | None:
-        """What stands in the ledger for the name of a user. Raises SettingsError where its key is none."""
-        _ = self.place  # Whoever finds the place finds the key.
+        """The ledger's form of a user's name. Raises SettingsError if its key is invalid."""
+        _ = self.place  # Finding the place loads the key.
         return token(name)
 
     @property
     def config(self) -> Path | None:
-        """The settings file that was named on the command line."""
+        """The settings file named on the command line."""
         return self._given.config
 
     @property
     def given_options(self) -> dict[str, Any]:
-        """Settings that were given as options, nested as the settings are; None for what was not."""
+        """Settings given as options, nested as the settings are; None for absent ones."""
         given = self._given
         return {
             "data": given.data,
@@ -208,7 +208,7 @@ Cluster = Annotated[
         help="Of this cluster, where the ledger or the hub has several.",
     ),
 ]
-#: Between two answers of a command that is watched.
+#: Between two answers of a watching command.
 WATCH_SECONDS = 2.0
 
 
@@ -231,7 +231,7 @@ def _once(
 
 
 def remember(context: typer.Context, **options: Any) -> Given:
-    """Keep what was given beside what was given before, and return all of it."""
+    """Add these options to earlier ones, and return all of them."""
     known = context.obj if isinstance(context.obj, Given) else Given()
     changed = {name: value for name, value in options.items() if value not in (None, False)}
     given = replace(known, **changed)
@@ -246,9 +246,9 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare a command of ``app`` with the common options. Its function takes :class:`CommandContext` first.
 
-    With ``question=True`` it only looks, and takes ``--watch``, and ``--at`` unless ``past=False``; with ``past=True`` any does.
-    All these take ``--cluster``, too, by which a hub's ledger is chosen, unless ``of_cluster=False``, and others with
-    ``of_cluster=True``; a function with a parameter ``cluster`` keeps its rows itself.
+    With ``question=True`` it only reads, and takes ``--watch``, and ``--at`` unless ``past=False``; with ``past=True`` any
+    command does. All these take ``--cluster``, too, to choose a hub's ledger, unless ``of_cluster=False``, and others with
+    ``of_cluster=True``; a function with a parameter ``cluster`` filters its rows itself.
     """
 
     is_question = options.pop("question", False)
@@ -278,7 +278,7 @@ def command(
                         return
                     time.sleep(WATCH_SECONDS)
             except BrokenPipeError:
-                # Caught here: further out the library ends with 1, which says that something failed.
+                # Caught here: further out the library ends with 1, the code of a failure.
                 raise typer.Exit(PIPE) from None
 
         keyword = inspect.Parameter.KEYWORD_ONLY

@@ -1,4 +1,4 @@
-"""``--at``: questions as of an earlier event or time, from the ledger's rows as they were then."""
+"""``--at``: questions as of an earlier event or time, from the ledger's rows of that time."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FOLDER = "past"
 
 
 def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
-    """The place as it was after an event, or after the last event that was published by a time. Says on stderr which event that is.
+    """The place as of an event, or as of the last event published by a time. Prints the number of that event on stderr.
 
-    Raises typer.BadParameter where there is no such event.
+    Raises typer.BadParameter if there is no such event.
     """
     from projections.catalogue import MODEL
 
@@ -52,7 +52,7 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
 
 
 def sequence_at(connection: sa.Connection, at: str, option: str) -> int:
-    """An event by its number, or the last one that was published by a time. Raises typer.BadParameter where there is none."""
+    """An event by its number, or the last one published by a time. Raises typer.BadParameter if there is none."""
     newest = live_checkpoint(connection).sequence
     sequence = _sequence(connection, at, option)
     if kept.caller is not None:
@@ -85,7 +85,7 @@ def _second(connection: sa.Connection, sequence: int) -> int | None:
 
 @functools.cache
 def _folder(data: Path) -> Path:
-    """Where rows are kept; where the data folder cannot be written, a folder that goes with the process."""
+    """The folder of past rows; if the data folder is read-only, a folder removed at the end of the process."""
     from bus.private_files import own_folder
 
     if os.access(data, os.W_OK) or not data.exists():

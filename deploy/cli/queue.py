@@ -158,7 +158,8 @@ def _order(
 
 
 def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:
-    """The uid of what waits under this name. Raises AbsentObjectError, or SettingsError where several do: Job and RayJob, say."""
+    """The uid of the waiting workload of this name. Raises
+    AbsentObjectError, or SettingsError for several: Job and RayJob, say."""
     columns = waits.c
     namespace, _, last = name.rpartition("/")
     named = sa.and_(columns.namespace == namespace, columns.name == last)

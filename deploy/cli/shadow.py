@@ -21,7 +21,7 @@ from deploy.runtime.ledgers import clusters, reading
 if TYPE_CHECKING:
     from deploy.queries.agreement import Compared
 
-#: Whose decisions are compared, in this order.
+#: The compared reactors, in this order.
 REACTORS = ("admission", "culling", "evictions", "jobs", "scheduling")
 _RESULTS = ("agreed", "alone", "against", "open")
 _AMOUNTS = ("gpu_milli_s", "cpu_milli_s")

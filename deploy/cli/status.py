@@ -1,4 +1,4 @@
-"""``bursar status``: is everything that was published in the ledger, and can the bus be trusted?"""
+"""``bursar status``: the state of the ledger, the bus and Bursar's parts."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 #: How far back `gaps` looks; `bursar verify` looks at all.
 LOOKED_AT = 100_000
 
-#: Counters of a source that are shown when they are not 0.
+#: Counters of a source, shown unless they are 0.
 _ODD = {"refused": "refused", "late": "first seen late", "moved": "moved to another node"}
 
 
 class BusView(msgspec.Struct):
-    """What can be said of the bus. ``sequence``: its last event; None: it is not known."""
+    """The known state of the bus. ``sequence``: its last event; None: it is unknown."""
 
     sequence: int | None = None
     is_running: bool = False
@@ -221,7 +221,7 @@ def _flags(connection: sa.Connection) -> dict[str, int]:
 
 
 def _process_state(settings: LedgerPlace) -> dict[str, Any]:
-    """What a running `bursar up` said of itself last; empty where none runs."""
+    """The last report of a running `bursar up`; empty if none runs."""
     try:
         state = msgspec.json.decode(settings.state_file.read_bytes())
         os.kill(state["pid"], 0)
@@ -231,14 +231,14 @@ def _process_state(settings: LedgerPlace) -> dict[str, Any]:
 
 
 def _look(settings: LedgerPlace, stream: str | None) -> BusView:
-    """Ask the bus; of an embedded one that does not run the files are read. ``stream``: the one that the ledger follows."""
+    """Ask the bus; of a stopped embedded one the files are read. ``stream``: the one behind the ledger."""
     view = BusView()
     if settings.bus.is_embedded:
         view.is_running = embedded.running(settings.data) is not None
         if not view.is_running:
             _read_store(view, settings.data / "bus" / "store", stream)
             return view
-    # Who talks to a bus takes half a second to import.
+    # Importing the bus takes half a second.
     from deploy.runtime.bootstrap import run
 
     run(_ask(settings, view), has_threads=False)
@@ -246,7 +246,7 @@ def _look(settings: LedgerPlace, stream: str | None) -> BusView:
 
 
 def _read_store(view: BusView, store: Path, stream: str | None) -> None:
-    """The end of a store by its files. A ledger that follows no stream, an imported one of old or a hub's, has none here."""
+    """The end of a store by its files. A ledger without a stream (an old imported one, or a hub's) has none here."""
     try:
         if store.is_dir():
             view.sequence = last_sequence(store, history().name)
@@ -279,7 +279,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         reason = f": {pause['reason']}" if pause["reason"] else ""
         line = f"all reactors, by {pause['author']} since {pause['since']}{reason}"
         row = {"paused": [line, f"`{hint('resume')}` ends the pause"], **row}
-    # Who acts apart follows no source itself.
+    # A separate acting process follows no source itself.
     acts = row["sources"] or row["admission"] is not None
     row["clock"] = row["clock"] or clock_offset(row["sources"])
     row["evidence"] = [
@@ -316,7 +316,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["oversubscribed"] = oversubscribed.lines(row["oversubscribed"])
     row["admission"] = admission_lines(row["admission"], SystemClock().now_us())
     row["jobs"] = [f"{count:,} run by {name}" for name, count in row["jobs"].items()] or "none run"
-    # Without a cluster that is followed nothing acts, so nothing is held back either.
+    # Without a followed cluster no process acts, so no action is blocked either.
     idle = f"nothing acts here: `{hint('evictions')}` and `{hint('notebooks')}` say what is due"
     row["blocked"] = [_blocked(one) for one in row["blocked"]] or (
         "nothing is held back" if acts else idle

@@ -49,7 +49,7 @@ def second_of(
 ) -> int | None:
     """A typed time in whole seconds UTC; None for none. Without an offset it is in ``zone``. Raises typer.BadParameter.
 
-    Words and spans count from ``moment_s``, by default from this machine's clock: ``yesterday`` is when that day began.
+    Words and spans count from ``moment_s``, by default from this machine's clock: ``yesterday`` is the start of that day.
     """
     if text is None:
         return None
@@ -75,7 +75,7 @@ _SPANS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def _worded(text: str, zone: ZoneInfo, now_s: int) -> int | None:
-    """The second that a word, a span or a month names; None for another text."""
+    """The second of a word, a span or a month; None for another text."""
     if text == "now":
         return now_s
     if found := _AGO.match(text):

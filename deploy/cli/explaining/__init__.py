@@ -1,1 +1,1 @@
-"""The parts of `bursar why` that tell of queues and of reactors."""
+"""The parts of `bursar why` about queues and reactors."""

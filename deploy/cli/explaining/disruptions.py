@@ -1,4 +1,4 @@
-"""Who else ended a pod, as the pod's own conditions say it: steps of ``bursar why``.
+"""Evictions of a pod by other programs, read from the pod's own conditions: steps of ``bursar why``.
 
 Source: Kubernetes documentation, "Disruptions", Pod disruption conditions.
 """
@@ -13,7 +13,7 @@ from bus.events.pods import PodObserved, PodVanished
 from deploy.cli.quotas.finding import Found
 from projections.quota_trees.queries import Select, archived, facts
 
-#: What each reason of a pod's condition DisruptionTarget means.
+#: The meaning of each reason of a pod's condition DisruptionTarget.
 WHO = {
     "PreemptionByScheduler": "a scheduler made room for pods, or a PodGroup, of higher priority",
     "DeletionByTaintManager": "its node has a NoExecute taint that it does not tolerate",

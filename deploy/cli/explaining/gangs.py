@@ -1,4 +1,4 @@
-"""How far a gang is, and why its pods wait: steps of ``bursar why gang/NAMESPACE/NAME``."""
+"""The progress of a gang, and the causes of its pods' wait: steps of ``bursar why gang/NAMESPACE/NAME``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from reactors.scheduling.gangs import phases
 from reactors.scheduling.gangs.shape import Gang
 from reactors.scheduling.gangs.state import Gangs
 
-#: What is said before the name of a gang.
+#: The prefix of a gang's name.
 PREFIX = "gang/"
-#: Pods of a gang that are told of one by one.
+#: Pods of a gang with a line of their own.
 MOST_SHOWN = 5
 
 
 def steps(
     select: Select, cluster: str, name: str, sequence: int, now_us: int
 ) -> Iterator[dict[str, Any]]:
-    """One step for each gang of this name, ``NAMESPACE/NAME`` or ``NAME``, and for the first of its pods that wait.
+    """One step for each gang of this name, ``NAMESPACE/NAME`` or ``NAME``, and for the first of its waiting pods.
 
-    Also for a PodGroup none of whose pods is left.
+    Also for a PodGroup without remaining pods.
     """
     replica = known(select, cluster)
     gangs, state = known_gangs(replica, now_us), replica.cluster_state
@@ -46,7 +46,7 @@ def steps(
 
 
 def _phase(state: ClusterState, gangs: Gangs, key: str) -> Iterator[str]:
-    """The phase that Koordinator's controller would write of what exists now; one that was complete was Scheduled once."""
+    """The phase by Koordinator's controller for the existing pods; a complete gang was Scheduled once."""
     needs = gangs.needs(key)
     if needs is None or needs.least is None:
         return

@@ -1,4 +1,5 @@
-"""What the scheduler decided of a pod, and where one that waits would go now or why nowhere: steps of ``bursar why``."""
+"""The scheduler's decisions about a pod, and the node for a waiting
+pod now, or the reason for none: steps of ``bursar why``."""
 
 from __future__ import annotations
 
@@ -19,18 +20,18 @@ from reactors.scheduling.framework.explaining import Explanation
 from reactors.scheduling.queueing.queue import Queued
 from reactors.scheduling.shape import Nominated
 
-#: The schedulerName that pods of Bursar have.
+#: The schedulerName of Bursar's pods.
 SCHEDULER = "bursar"
-#: Nodes that are named with their scores.
+#: Nodes shown with their scores.
 NODES = 3
-#: Less important pods that are named which would have to go.
+#: Less important pods shown as possible victims.
 VICTIMS = 3
 
 
 def decided(
     connection: sa.Connection, select: Select, cluster: str, name: str, uids: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """One step for each recorded decision about these pods, or of the pass whose id is ``name``."""
+    """One step for each recorded decision about these pods, or of the pass with the id ``name``."""
     for one in recorded(connection, select, cluster, name, uids):
         yield {
             "sequence": one.event.sequence, "time": format_stamp(one.fact.at_us),
@@ -41,7 +42,7 @@ def decided(
 
 
 def sentences(one: Recorded) -> Iterator[str]:
-    """What a pass said of a pod, and what became of that."""
+    """A pass's decision about a pod, and its outcome."""
     if one.node:
         cards = f", cards {', '.join(map(device_name, one.pod.cards))}" if one.pod.cards else ""
         yield f"node {one.node}{cards}{_cpus(one.fact.cpus.get(one.pod.uid))}" + (
@@ -61,7 +62,7 @@ def sentences(one: Recorded) -> Iterator[str]:
 
 
 def _cpus(found: HeldCpus | None) -> str:
-    """Which CPUs a pod got, and of which NUMA nodes."""
+    """The CPUs of a pod, and their NUMA nodes."""
     cpus = f", CPUs {found.cpuset}" if found and found.cpuset else ""
     shares = found.numa_node_resources if found else ()
     return cpus + "".join(
@@ -79,7 +80,7 @@ def steps(
         making = [*_makes_room(nomination(replica, pod.uid))]
         if not found.node:
             making += withheld(replica, pod)
-        # Of a pod that fits by itself the others of its gang may not.
+        # A pod may fit by itself while others of its gang do not.
         last = [queued.reason] if found.node and queued is not None and queued.reason else []
         yield {
             "sequence": None, "time": format_stamp(now_us),
@@ -90,7 +91,7 @@ def steps(
 
 
 def _makes_room(found: Nominated | None) -> Iterator[str]:
-    """Who goes for a pod, by the newest pass about it."""
+    """The victims for a pod, by the newest pass about it."""
     if found is not None:
         names = _named([f"{one.namespace}/{one.name}" for one in found.victims])
         go = "would be evicted" if found.is_shadow else "evicted"

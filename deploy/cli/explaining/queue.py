@@ -22,7 +22,7 @@ BACK = {"returning": "stop", "returned": "stopped"}
 
 
 def waited(select: Select, cluster: str, name: str, decided: Iterable[str]) -> dict[str, str]:
-    """What waits or waited under a name (NAMESPACE/NAME or uid), by a decision's id, or among the uids ``decided``: uid to
+    """Past and present waits under a name (NAMESPACE/NAME or uid), by a decision's id, or among the uids ``decided``: uid to
     "Kind namespace/name".
     """
     columns = waits.c
@@ -40,7 +40,7 @@ def waited(select: Select, cluster: str, name: str, decided: Iterable[str]) -> d
 
 
 def _sent_back(select: Select, cluster: str, id: str) -> list[str]:
-    """Whom a decision of a queue told to wait again, by uid."""
+    """Workloads returned to their queue by a decision, by uid."""
     if "/queue/" not in f"/{id}":
         return []
     found = []
@@ -54,9 +54,9 @@ def _sent_back(select: Select, cluster: str, id: str) -> list[str]:
 def steps(
     select: Select, cluster: str, named: dict[str, str], now_us: int, decided: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """What befell each of ``named``, and what those that still wait are waiting for at ``now_us``.
+    """The history of each of ``named``, and the current needs of those that still wait at ``now_us``.
 
-    A release that is among the steps ``decided`` already is told there, with its cause.
+    A release that is among the steps ``decided`` already is shown there, with its cause.
     """
     if not named:
         return
@@ -139,11 +139,11 @@ def _place(place: int) -> str:
 
 
 def missing(deficit: Deficit) -> str:
-    """Why a key refuses, in words: what is used, what is asked, the limit."""
+    """The reason why a key refuses, in words: the use, the request, the limit."""
     key = deficit.key
     if deficit.containers:
         return f"must specify {key} for: {','.join(deficit.containers)}"
-    # A question of what never lacked anything should not pay for the import.
+    # Questions about objects without a deficit should not pay for the import.
     from bus.kube.crds.keys import key_text
 
     limit, used = key_text(key, deficit.limit), key_text(key, deficit.used)

@@ -40,7 +40,7 @@ _TYPES = tuple(
 def steps(
     select: Select, cluster: str, name: str, objects: Iterable[Found]
 ) -> Iterator[dict[str, Any]]:
-    """Decisions with this id, or about this object (NAMESPACE/NAME or uid), their outcomes, and who wanted them undone.
+    """Decisions with this id, or about this object (NAMESPACE/NAME or uid), their outcomes, and requests to undo them.
 
     Those about pods of ``objects``, too.
     """
@@ -66,9 +66,9 @@ def steps(
 def held_back(
     select: Select, cluster: str, name: str, objects: Iterable[Found], now_us: int
 ) -> Iterator[dict[str, Any]]:
-    """One step for each action that is due now about the object of this name, and is not done: what holds it, until when."""
+    """One step for each action that is due about the object of this name but blocked: the obstacle, and its end."""
     pods = _pods(select, cluster, objects)
-    # What is held back takes the whole state of the reactors, of which most questions ask nothing.
+    # Blocked actions need the whole state of the reactors, and most questions have none.
     from deploy.runtime.blocked import blocked
 
     for one in blocked(select, cluster, now_us):

@@ -55,7 +55,7 @@ _COLUMNS = (
 _SEEN = (PodObserved, WorkloadObserved)
 _GONE = (PodVanished, WorkloadVanished)
 
-#: Decisions that are told, the newest.
+#: Shown decisions, the newest.
 MOST = 100
 
 
@@ -152,7 +152,7 @@ def why(
         raise AbsentObjectError(
             f"no decision is recorded about {name[:64]!r}: `bursar acct --workload NAME` shows its pods"
         )
-    # What is so now has no place in the history: it comes last.
+    # The current state has no place in the history: it comes last.
     steps.sort(key=lambda row: (row["sequence"] is None, row["time"], row["sequence"]))
     notes = footer(stands.sequence, stands.observed_s)
     answer(asked, steps, fields=_FIELDS, columns=_COLUMNS, notes=notes)
@@ -161,9 +161,9 @@ def why(
 def _decisions(
     connection: sa.Connection, select: Select, cluster: str, name: str
 ) -> list[Decision]:
-    """Those of this id, else of this uid and of all objects that had this name; the newest.
+    """The decisions of this id, else of this uid and of all objects of this name; the newest.
 
-    Of all: what was refused was never seen, so its uid is not that of a namesake that was.
+    Of all: a refused object was never observed, so its uid differs from that of an observed namesake.
     """
     columns = admissions.c
     namespace, _, last = name.rpartition("/")
@@ -211,7 +211,7 @@ def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[
 
 
 def _decided(one: Decision, *, is_late: bool = False) -> dict[str, Any]:
-    """A decision. ``is_late``: it was stored after its asker had been refused, and stands for nothing."""
+    """A decision. ``is_late``: it was stored after its request had been refused, and has no effect."""
     decided = one.fact
     asked = f"{decided.operation or 'OBSERVE'}" + (
         f", review {decided.request}" if decided.request else ""
@@ -256,7 +256,7 @@ def _observed(
 
 
 def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any]]:
-    """What was said of a quota: its declarations, judgements of its budgets, entries beside them."""
+    """The events of a quota: its declarations, judgements of its budgets, entries beside them."""
     columns = declared_quotas.c
     query = sa.select(columns.tree).where(columns.cluster == cluster, columns.quota == name)
     for (tree,) in select(query):

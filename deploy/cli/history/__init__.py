@@ -1,1 +1,1 @@
-"""Commands about the history itself: read it, take it in, keep it, check it."""
+"""Commands about the history itself: read, import, keep and check it."""

@@ -1,4 +1,4 @@
-"""``bursar backup`` and ``bursar restore``: the history in a folder or bucket elsewhere, and a ledger made of it again."""
+"""``bursar backup`` and ``bursar restore``: the history in another folder or bucket, and a ledger restored from it."""
 
 from __future__ import annotations
 

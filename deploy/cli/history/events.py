@@ -28,7 +28,7 @@ from deploy.settings.near import absent
 from projections.engine.segments.reading import Select, Wanted, counts, newest, selecting
 from projections.engine.tables import events as archive
 
-#: Characters of a body that a table shows; a wide one shows it whole.
+#: Characters of a body in a table; a wide one shows it whole.
 SHOWN = 100
 
 _FIELDS = ("sequence", "time", "type", "cluster", "key", "source", "body")
@@ -140,7 +140,7 @@ def events(
 
 
 def _require(select: Select, key: str | None, kind: str | None) -> None:
-    """Raise where nothing at all was published of the key, or of the type, naming near ones; keys out of what was not trimmed."""
+    """Raise if the key, or the type, has no event at all, with similar names; keys of untrimmed events only."""
     if key is None:
         there = {type for _, type in counts(select)}
         if kind not in there:
@@ -207,7 +207,7 @@ def sql(
     if "\0" in text:
         raise LedgerError("a query holds no NUL character")
     with reading(asked.place):
-        # The look names parts that are being filled; the query runs in a process of its own.
+        # Parts in filling are read here; the query runs in a process of its own.
         pass
     answer = ask(asked.place, text, rows=limit, seconds=seconds)
     write(

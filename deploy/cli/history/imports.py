@@ -120,7 +120,7 @@ def _take_in(
         transient=True,
         disable=not out.is_terminal,
     )
-    # The bus adapter takes its time to import, which `--help` should not pay.
+    # The bus adapter takes its time to import, and `--help` should not pay for it.
     from deploy.runtime.bootstrap import run
     from deploy.runtime.import_events import saying, take_in
 

@@ -1,4 +1,4 @@
-"""``bursar replay``, ``verify``, ``recover`` and ``parked``: is the ledger what its history says, and if not, make it so."""
+"""``bursar replay``, ``verify``, ``recover`` and ``parked``: comparing the ledger with its history, and repairing it."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def verify(
     except ValueError:
         raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
     own = asked.settings.heads_file
-    # The file that the ledger's own process writes is no witness from outside.
+    # The file written by the ledger's own process is no independent witness.
     outside: Path | Place | None = None
     if heads is not None and is_place(heads):
         outside = place_of(heads, asked.settings)
@@ -264,7 +264,7 @@ def verify(
 
 
 def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, AllRederived]:
-    """What ``checked`` finds, and all decided again, each by a process of its own."""
+    """The result of ``checked``, and all decisions derived again, each by a process of its own."""
     from deploy.runtime.forked import Child, Tell, child
 
     async def decide(tell: Tell) -> None:

@@ -22,7 +22,7 @@ from projections.engine.segments.reading import selecting
 
 
 class By(StrEnum):
-    """What hours are summed by."""
+    """The groups for sums of hours."""
 
     JOB = "job"
     REPLICA = "replica"
@@ -32,7 +32,7 @@ class By(StrEnum):
 
 
 _JOB = ("cluster", "namespace", "job", "job_uid")
-#: The columns of `v1_attempts` that make a group.
+#: The columns of `v1_attempts` for a group.
 _GROUPS = {
     By.JOB: _JOB,
     By.REPLICA: (*_JOB, "replica"),
@@ -71,7 +71,7 @@ def hours(
     """
     groups = _GROUPS[by]
     where = " WHERE namespace = :namespace" if namespace is not None else ""
-    # Only pods in whose place another was made have a cause.
+    # Only replaced pods have a cause.
     where += (" AND" if where else " WHERE") + " is_lost = 1" if by is By.CAUSE else ""
     sums = ", ".join(
         f"CAST(SUM({text}) AS bigint) AS {name}"
@@ -109,7 +109,7 @@ def hours(
 
 
 def _with_failures(rows: list[dict[str, Any]], nodes: list[NodeFailures]) -> list[dict[str, Any]]:
-    """The rows of nodes with what failed there, those that are named first."""
+    """The rows of nodes with their failures, outliers first."""
     known = {(one.cluster, one.node): one for one in nodes}
     found = []
     for row in rows:
@@ -163,7 +163,7 @@ def _rate(row: Row) -> str:
 
 
 def _times(row: Row) -> str:
-    """How many times as often as on the other nodes; nothing where no job failed there."""
+    """The failure ratio to the other nodes; empty if no job failed there."""
     return (
         f"{row['failed_ratio'] / row['other_ratio']:,.1f}"
         if row["other_ratio"] and row["jobs"]

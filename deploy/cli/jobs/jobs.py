@@ -1,4 +1,4 @@
-"""``bursar jobs``: training jobs, the next steps of each, and how far they are those of the operator that runs them."""
+"""``bursar jobs``: training jobs, their next steps, and the agreement with the steps of their operator."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _listed(
 
 
 def _waits(skipped: str, due: list[str]) -> str:
-    """The steps that are due, or why there are none."""
+    """The due steps, or the reason for none."""
     if skipped == "gang_waits":
         return ", ".join([skipped, *due])
     return skipped or ", ".join(due) or "none"
@@ -285,7 +285,7 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
 
 
 def _beside(name: str, type: str, index: str, step: str, phase: str) -> dict[str, Any]:
-    """A line for what is in no place of the job."""
+    """A line for a pod or service outside the job's slots."""
     return {
         "name": name, "type": type, "index": index, "step": step, "phase": phase, "restart_policy": "",
         "scheduler_name": "", "labels": {}, "annotations": {}, "environment": {},
@@ -293,7 +293,7 @@ def _beside(name: str, type: str, index: str, step: str, phase: str) -> dict[str
 
 
 def _by_slot(job: Job, seen: Seen) -> dict[str, str]:
-    """The pod in each slot, also one that the job takes, by the slot's name; of several the latest attempt."""
+    """The pod in each slot, including one that the job takes, by the slot's name; of several the latest attempt."""
     from reactors.jobs.replicas import replica_name
 
     pods = sorted((one for one in seen.pods if one.is_selected), key=lambda one: one.attempt)
@@ -301,20 +301,20 @@ def _by_slot(job: Job, seen: Seen) -> dict[str, str]:
 
 
 def _next(view: JobsState, uid: str, slot: Slot) -> str:
-    """The name of the pod that is made next in a slot."""
+    """The name of the next pod in a slot."""
     from reactors.jobs.decide import next_attempt
 
     return next_attempt(view, view.jobs[uid], slot)[0] if view.mode == "on" else slot.name
 
 
 def _step(tracked: TrackedJob, key: str, step: str) -> str:
-    """A step, and in which words the API server refused it last."""
+    """A step, and the message of its last refusal by the API server."""
     refused = tracked.steps.get(key)
     return f"{step}, refused: {refused.message}" if refused and refused.message else step
 
 
 def _left_out(job: Job) -> list[str]:
-    """What a line below the table says of a large job."""
+    """The lines below the table of a large job."""
 
     from reactors.jobs.shape import MOST_PODS
 
@@ -329,7 +329,7 @@ def _left_out(job: Job) -> list[str]:
 
 
 def _autoscaler(view: JobsState, uid: str, policy: JobsPolicy) -> list[str]:
-    """The autoscaler that the operator would make for a job that Bursar runs."""
+    """The autoscaler that the operator would make for a job under Bursar."""
     from reactors.jobs.metrics import runner
 
     job = view.jobs[uid].job

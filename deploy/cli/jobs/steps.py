@@ -1,4 +1,4 @@
-"""How many steps of training jobs that were decided in shadow are those that the operator took, for ``bursar agreement``."""
+"""Agreement between shadow steps of training jobs and the operator's steps, for ``bursar agreement``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reactors.jobs.state import JobsState
 
 
 def steps(connection: sa.Connection, cluster: str, since_s: int) -> Iterator[Compared]:
-    """The steps of training jobs since a second, which are counted as they come; an empty count for the last decision's moment."""
+    """The steps of training jobs since a second, counted on arrival; an empty count for the last decision's moment."""
     select = selecting(connection)
     newest = at(select, REACTORS, cluster)
     since = _sequence_before(connection, since_s) if since_s else 0
@@ -36,7 +36,7 @@ def steps(connection: sa.Connection, cluster: str, since_s: int) -> Iterator[Com
 
 
 def _sequence_before(connection: sa.Connection, since_s: int) -> int:
-    # With all that makes a ledger of an earlier moment, which no comparison of the whole history needs.
+    # Its imports build past ledgers; a comparison of the whole history needs none.
     from projections.engine.past import sequence_before
 
     return sequence_before(connection, since_s * SECOND_US - 1)

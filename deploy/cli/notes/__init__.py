@@ -1,1 +1,1 @@
-"""Notes below a table: how far the ledger has read, and the data missing from it."""
+"""Notes below a table: the ledger's last event, and the data missing from it."""

@@ -1,6 +1,6 @@
 """Quotas in `bursar status`: their number, and the charges in them that were not admitted.
 
-Source: docs/admission.md, When a part is away: what passed while Bursar was away is shown, never silent.
+Source: docs/admission.md, When a part is away: workloads passed during an outage of Bursar are shown, never silent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from projections.quotas import codec, quotas, rule_of
 
 
 def governed(connection: sa.Connection) -> dict[str, Any]:
-    """``quotas`` that are there, ``workloads`` that hold something, and of these ``ungoverned`` ones with their quotas."""
+    """Existing ``quotas``, charged ``workloads``, and the ``ungoverned`` ones among them with their quotas."""
     held = grants.c
     holding = held.charge != "{}"
     count = sa.select(sa.func.count())
@@ -37,7 +37,7 @@ def governed(connection: sa.Connection) -> dict[str, Any]:
 
 
 def _open(connection: sa.Connection) -> list[str]:
-    """Business quotas that serve every namespace that is mapped to no other: neither they nor those above name or select any."""
+    """Business quotas that serve every unmapped namespace: neither they nor quotas above name or select any."""
     there = quotas.c.vanished == 0, quotas.c.kind == "BizGroupResourceQuota"
     rows = [codec.row(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
     rules = {

@@ -1,4 +1,4 @@
-"""Parts of the ledger that an upgrade fills anew. Answers name each part and the last event in its rows.
+"""Parts of the ledger that an upgrade fills again. Answers name each part and the last event in its rows.
 
 Source: docs/operating.md, "Another version of Bursar".
 """
@@ -44,7 +44,7 @@ def by_event(parts: Mapping[str, int]) -> dict[int, list[str]]:
 
 
 def of_ledger(connection: sa.Connection) -> dict[str, int]:
-    """The parts of a ledger that are filled anew, with the last event in their rows; 0: it is unknown."""
+    """The parts of a ledger in filling, with the last event in their rows; 0: it is unknown."""
     query = sa.select(checkpoints.c.version).where(checkpoints.c.name == LEDGER)
     return lacking(connection.scalar(query) or "")
 

@@ -1,4 +1,4 @@
-"""Nodes on which more is charged than their cards are: a size is read wrongly, or something beside Kubernetes gives cards away.
+"""Nodes with more charged than their cards: a size is wrong, or a program beside Kubernetes allocates cards.
 
 Source: docs/devices.md.
 """
@@ -14,12 +14,12 @@ from deploy.hints import hint
 from projections.devices.sizes import WHOLE
 from projections.inventory import node_supply
 
-#: Nodes that have a line each; one more line counts the rest.
+#: Nodes with a line each; one more line counts the rest.
 NAMED = 10
 
 
 def nodes(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Each such node with its resources, what is charged there now, and its supply, in thousandths of a card."""
+    """Each such node with its resources, its current charges, and its supply, in thousandths of a card."""
     found = node_supply.oversubscribed(
         lambda query: [tuple(row) for row in connection.execute(query)]
     )

@@ -1,4 +1,4 @@
-"""How far the ledger is: said below every answer, since a figure is one only as of an event."""
+"""The ledger's position: printed below every answer, since a figure is valid as of an event only."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from deploy.cli.rendering.escapes import inert
 from projections.engine.tables import checkpoints, parked
 from projections.evidence import moments_s, newest_s
 
-#: A source that is told of no change says that it listens about once a minute; after three it does not.
+#: A quiet source reports about once a minute that it is alive; after three minutes without a report it is not.
 QUIET_S = 180
 
 
 @dataclass(frozen=True)
 class LedgerPosition:
-    """The ledger's last event, the newest observation of any cluster, and how many events are parked.
+    """The ledger's last event, the newest observation of any cluster, and the number of parked events.
 
-    ``newest_s``: the newest time that any event speaks of, a tick or a decision, too. ``moments``: up to when each cluster
-    was observed.
+    ``newest_s``: the newest time in any event, ticks and decisions included. ``moments``: the time of the last observation
+    of each cluster.
     """
 
     sequence: int
@@ -44,7 +44,7 @@ class LedgerPosition:
 
     @property
     def events(self) -> str:
-        """As of which event: of one ledger, or of each."""
+        """The last event: of one ledger, or of each."""
         found = [f"{sequence:,} of {inert(name)}" for name, sequence in self.sequences.items()]
         return ", ".join(found) or f"{self.sequence:,}"
 
@@ -54,7 +54,7 @@ def together(stands: Mapping[str, LedgerPosition]) -> LedgerPosition:
     parts = list(stands.values())
     if len(parts) == 1:
         return parts[0]
-    # Where two say that they have one name, who was observed less far.
+    # Of two clusters with one name, the older observation.
     latest_first = sorted(parts, key=lambda one: -one.observed_s)
     return LedgerPosition(
         0,
@@ -87,7 +87,7 @@ def standing(connection: sa.Connection) -> LedgerPosition:
 
 
 def unwatched(stands: LedgerPosition, as_of_s: int) -> list[str]:
-    """The lines that say of which clusters, and from when on, nothing is known: what is open there is not charged on."""
+    """Lines about clusters without recent observations, with the time since then: open intervals there are not charged on."""
     until_s = max(as_of_s, stands.newest_s)
     return [
         f"nothing of cluster {inert(name)} was observed after {times.stamp(moment_s)}:"
@@ -108,5 +108,5 @@ def seen_until(stands: LedgerPosition) -> dict[str, dict[str, Any]]:
 
 
 def footer(sequence: int, observed_s: int) -> list[str]:
-    """As of which event all this is said."""
+    """The line about the last event of these figures."""
     return [f"as of event {sequence:,}, {times.stamp(observed_s)}{lacking.as_of()}"]

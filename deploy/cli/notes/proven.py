@@ -1,4 +1,4 @@
-"""What `bursar status` says of the webhook: whether reviews arrive and are decided, as a running `bursar up` wrote it last."""
+"""The webhook in `bursar status`: whether reviews arrive and are decided, as last written by a running `bursar up`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_failing(admission: dict[str, Any] | None, now_us: int) -> bool:
 
 
 def _undecided(admission: dict[str, Any] | None) -> dict[str, Any]:
-    """Of a `bursar up` of an earlier version nothing."""
+    """Empty for a `bursar up` of an earlier version."""
     return (admission or {}).get("undecided") or {}
 
 

@@ -9,8 +9,8 @@ from projections.engine.segments.reading import Select, sealed
 
 
 def segments_of(select: Select) -> dict[str, Any]:
-    """How many segments there are, up to which event the history is sealed and trimmed, which files are not there, and how many
-    of these are ``away``: their folder is on another machine, and the table has their events.
+    """The number of segments, the ends of the sealed and the trimmed history, absent files, and the number
+    of those ``away``: their folder is on another machine, and the table has their events.
     """
     found = sealed(select)
     missing, away = [], 0

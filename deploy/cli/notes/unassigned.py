@@ -1,4 +1,4 @@
-"""What no team is named for: booked to `unassigned`, and said wherever figures are shown, so that it is noticed.
+"""Pods without a team: booked to `unassigned`, with a note below all figures, so that users notice.
 
 Source: docs/wrong-input.md A25; docs/accounting.md.
 """
@@ -18,12 +18,12 @@ from projections.pod_runs import UNASSIGNED, pod_runs
 if TYPE_CHECKING:
     from projections import reports
 
-#: Namespaces that a line names; it counts the rest.
+#: Namespaces in a line; it counts the rest.
 NAMED = 3
 
 
 def holding(connection: sa.Connection) -> dict[str, Any]:
-    """How many pods hold for nobody now, and in which namespaces, the most pods first."""
+    """The number of pods with current holdings but without a team, and their namespaces, the most pods first."""
     runs = pod_runs.c
     pods = sa.func.count().label("pods")
     rows = connection.execute(
@@ -43,7 +43,7 @@ def holding_line(found: dict[str, Any]) -> str:
 
 
 def note(connection: sa.Connection, question: reports.Question) -> list[str]:
-    """The line below a report: what of its figures nobody is named for; none where that is nothing."""
+    """The line below a report: its figures without a team; empty if there are none."""
     if question.where.get("team", UNASSIGNED) != UNASSIGNED:
         return []
     # `bursar status` names no figures, and need not import how they are summed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Sources without which it is not known what a claim gives.
+#: Sources needed to know the devices of a claim.
 _OF_DEVICES = ("resourceclaims", "resourceslices")
 
 
@@ -33,7 +33,7 @@ def unread_lines(found: list[dict[str, Any]]) -> list[str] | str:
 
 
 def devices_unread(sources: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Why GPUs that are given out by claim may be missing: each source of them that cannot be read now."""
+    """The reasons why GPUs allocated by claim may be missing: each of their sources that is unreadable now."""
     found = [(name, sources.get(name, {}).get("trouble")) for name in _OF_DEVICES]
     return [
         f"{name}: {trouble}; GPUs that are given out by claim may be missing (flag claim_unseen)"

@@ -1,4 +1,5 @@
-"""The list of commands: where each is, and its help's first sentences. Plain data, so that help and completion import no command.
+"""The list of commands: their modules, and the first sentences of
+their help. Plain data: help and completion import no command.
 
 A command is added by an entry here and by ``register`` in its module. A test compares the texts with the commands' own.
 """
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: the module of :mod:`deploy` whose ``register`` declares it, and what it is for."""
+    """A command: its module in :mod:`deploy` with ``register``, and its purpose."""
 
     module: str
     help: str
@@ -19,11 +20,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of commands, and what it is about."""
+    """A group of commands, and its subject."""
 
     help: str
     commands: Mapping[str, Entry]
-    #: The one that is meant where options follow the group's own name; "" = none.
+    #: The default command for options after the group's own name; "" = none.
     default: str = ""
 
 

@@ -81,7 +81,7 @@ _BY_ERROR: tuple[tuple[type[Exception], Exit], ...] = (
 
 
 def exit_of(error: BaseException) -> int:
-    """The exit code that an error ends the process with; 128 + the signal's number after a signal."""
+    """The exit code of the process after an error; 128 + the signal's number after a signal."""
     if isinstance(error, StoppedError):
         return 128 + int(error.signal)
     if is_of_database(error, "OperationalError"):
@@ -90,6 +90,6 @@ def exit_of(error: BaseException) -> int:
 
 
 def is_of_database(error: BaseException, name: str = "SQLAlchemyError") -> bool:
-    """Whether the library of the database raised it. Where that was never imported, it did not."""
+    """Whether the database library raised it. If that was never imported, it did not."""
     library = sys.modules.get("sqlalchemy.exc")
     return library is not None and isinstance(error, getattr(library, name))

@@ -1,7 +1,7 @@
-"""A group of commands that knows their names and what each is for, and imports a command when it is asked for.
+"""A lazy group of commands: it has their names and purposes, and imports a command when it is called.
 
-Importing what all commands need takes two seconds of CPU, and the longest part of it is needed by one of them only. So the
-list of commands is plain data (:mod:`deploy.cli.program.commands`), and each command's module is imported by whoever calls it.
+Importing the needs of all commands takes two seconds of CPU, and one command alone needs the longest part of it. So the
+list of commands is plain data (:mod:`deploy.cli.program.commands`), and each command's module is imported at its call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Lazy(Light, TyperGroup):
     default: str = ""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """The arguments, with the command that is meant where only options are given."""
+        """The arguments, with the default command if only options are given."""
         if self.default and args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
             args = [self.default, *args]
         return super().parse_args(ctx, args)

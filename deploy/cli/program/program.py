@@ -1,7 +1,7 @@
-"""The program: its commands, and how every command ends.
+"""The program: its commands, and the end of every command.
 
-An error is one line on stderr that names the input; a traceback appears only with ``--debug``. Which exit code means what
-is in :mod:`deploy.cli.program.exits`.
+An error is one line on stderr with the input's name; a traceback appears only with ``--debug``. Exit codes and their meanings
+are in :mod:`deploy.cli.program.exits`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def program() -> Command:
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
-    # Whatever is made, by the database and the bus server too, is its owner's alone.
+    # All files made from here on, by the database and the bus server too, are private to their owner.
     os.umask(0o077)
     sys.exit(run_command(sys.argv[1:]))
 
@@ -117,14 +117,14 @@ def run_command(arguments: list[str]) -> int:
             raise
         code = _report(error)
     if code == Exit.PIPE:
-        # Nothing may be written any more, also not when Python closes the stream at its end.
+        # No write is allowed any more, including Python's own when it closes the stream at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def _report(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
-        # A command that was only named: its help is the message, line by line.
+        # A group without a command: its help is the message, line by line.
         print(error, file=sys.stderr)
         return Exit.USAGE
     if hasattr(error, "format_message"):

@@ -1,4 +1,4 @@
-"""``bursar budget forecast``: when budgets will be used up, between which moments, and how far such forecasts were off."""
+"""``bursar budget forecast``: the days on which budgets will be used up, with intervals, and the errors of past forecasts."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def when(name: str) -> Column:
             bound = "before the end" if row["end_at"] else f"in {AHEAD_DAYS} days"
             return Cell(f"not {bound}", "words")
         found = moment(row[name])
-        # Of the ends of the interval the hour says nothing.
+        # The hour of an interval's end has no meaning.
         return found if name == "likely_at" or found is None else Cell(row[name][:10], "words")
 
     return Column(name.removesuffix("_at").upper(), cell)

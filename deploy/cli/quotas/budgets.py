@@ -1,4 +1,4 @@
-"""``bursar budget``: what is left of each budget, and entries beside them."""
+"""``bursar budget``: the rest of each budget, and entries beside them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIELDS = (
 )  # fmt: skip
 _ENTRY_FIELDS = ("time", "quota", "key", "hours", "amount", "reason", "author", "period", "ref", "sequence", "cluster")  # fmt: skip
 
-#: Most budgets of which the list says when they will be used up: each takes a hundredth of a second.
+#: Most budgets with a forecast in the list: each takes a hundredth of a second.
 MOST_FORECAST = 50
 
 Hours = Annotated[
@@ -162,7 +162,7 @@ def _ends(row: Row) -> Cell | None:
 
 
 def _likely(row: Row) -> Cell | None:
-    """The likely day, and the interval: from the day before which it is used up in one of ten futures to that of nine in ten."""
+    """The likely day, and the interval: it is used up before its first day in one of ten futures, before its last in nine."""
     if row["chance"] is None:
         return None
     days = [row[f"{name}_at"] for name in ("likely", "earliest", "latest")]

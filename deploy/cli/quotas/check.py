@@ -1,4 +1,4 @@
-"""``bursar quota check``: would these manifests be admitted now, and if not, what is the least that has to change?"""
+"""``bursar quota check``: the decision on these manifests now, and after a refusal the least change to be admitted."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _evaluated(
 
 
 def _uid(queries: QuotaQueries, kind: str, namespace: str, name: str) -> str:
-    """Of the object that is there under this name; "" for none."""
+    """The uid of the existing object of this name; "" for none."""
     if not name:
         return ""
     if kind == "Pod":
@@ -133,7 +133,7 @@ def _row(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def changes(evaluation: Evaluation) -> list[str]:
-    """What would let it pass, each by itself enough, the smallest first."""
+    """Changes that would each be enough to be admitted, the smallest first."""
     advice = evaluation.advice
     found = []
     if advice.fits is not None:
@@ -167,7 +167,7 @@ def _of_budgets(quota: str, advice: Advice) -> list[str]:
 
 
 def _hours_up(key: str, amount: int) -> str:
-    """The amount in hours, to the next thousandth, so that it is enough."""
+    """The amount in hours, rounded up to the next thousandth, so it is enough."""
     thousandths = -(-amount * 1000 // key_amount(CASH + key, 1)[0])
     return f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
 

@@ -1,4 +1,4 @@
-"""``bursar quota explain``: what counts against a quota and why, or why a workload counts where it does."""
+"""``bursar quota explain``: the charges in a quota with their causes, or the place of a workload's charge with its cause."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def explain(
             if not found:
                 queries.placed(name)
             reviews = [row for one in found for row in _of_workload(queries, one)]
-            # A workload may have the name of what it controls, which is explained by it.
+            # A workload may have the name of an object that it controls; it explains that object.
             rows = list({tuple(row.values()): row for row in reviews}.values())
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
@@ -85,7 +85,7 @@ def _item(key: str, counts: str, amount: int | None, why: str) -> dict[str, Any]
 
 
 def _counted(tree: Tree, node: Node) -> Iterator[dict[str, Any]]:
-    """Every workload and quota below, key by key, and what that makes together."""
+    """Every workload and quota below, key by key, and their sum."""
     for key in sorted({*node.limited(), *node.self_used, *node.claims}):
         for grant in sorted(node.grants.values(), key=lambda g: (-g.charge.get(key, 0), g.uid)):
             if grant.charge.get(key):
@@ -134,7 +134,7 @@ def _spent(queries: QuotaQueries, node: Node) -> Iterator[dict[str, Any]]:
 
 
 def _of_workload(queries: QuotaQueries, found: Found) -> Iterator[dict[str, Any]]:
-    """Where a workload counts, by which label, and what of it."""
+    """The quota of a workload's charge, its label there, and its charged part."""
     top = _top(queries, found)
     named = f"{found.kind} {found.namespace}/{found.name}"
     if top is not None:
@@ -163,7 +163,7 @@ def _of_workload(queries: QuotaQueries, found: Found) -> Iterator[dict[str, Any]
     grant = node.grants.get(found.uid) if node else None
     demand = found.demand or {}
     if grant and (not demand or any(key.startswith((CLAIM_TEMPLATE, RUNTIME)) for key in demand)):
-        # What it names says how much it asks for, and its charge knows that.
+        # An object that it names has the amount, and its charge has it, too.
         demand = grant.demand
     asks = charged(demand, types_of(found.labels))
     for key in sorted({*asks, *(grant.charge if grant else ())}):

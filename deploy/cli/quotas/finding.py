@@ -1,4 +1,4 @@
-"""Workloads by what people call them: a uid, ``NAMESPACE/NAME`` or ``KIND/NAMESPACE/NAME``."""
+"""Workloads by the names in use: a uid, ``NAMESPACE/NAME`` or ``KIND/NAMESPACE/NAME``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Found(msgspec.Struct, frozen=True):
     owner: Owner | None = None
     labels: dict[str, str] = {}
     demand: dict[str, int] = {}
-    #: A pod that has no node yet.
+    #: A pod without a node.
     waits: bool = False
 
 
 def find(connection: sa.Connection, cluster: str, text: str) -> list[Found]:
-    """The objects that ``text`` may mean, those that are there first."""
+    """The objects that ``text`` may mean, existing ones first."""
     table, runs = workloads.workloads, pod_runs.pod_runs
     kind, namespace, name = _parts(text)
     rows = connection.execute(
@@ -48,7 +48,7 @@ def find(connection: sa.Connection, cluster: str, text: str) -> list[Found]:
 
 
 def names(connection: sa.Connection, cluster: str, text: str) -> set[str]:
-    """NAMESPACE/NAME of workloads and pods, and the names of quotas: what people may have meant by ``text``."""
+    """NAMESPACE/NAME of workloads and pods, and the names of quotas, as suggestions for ``text``."""
     found: set[str] = set()
     name = _parts(text)[-1]
     for table in (workloads.workloads, pod_runs.pod_runs):

@@ -1,4 +1,4 @@
-"""``bursar quota forecast``: when what runs in quotas will reach their limits, and how far such forecasts were off."""
+"""``bursar quota forecast``: the times at which quotas will reach their limits at the current use, and past errors."""
 
 from __future__ import annotations
 

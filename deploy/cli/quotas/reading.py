@@ -1,4 +1,4 @@
-"""Quotas with what is used and left of them, read from the views ``v1_quotas``, ``v1_quota_usage`` and ``v1_budget``."""
+"""Quotas with their use and their rest, read from the views ``v1_quotas``, ``v1_quota_usage`` and ``v1_budget``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
 
 _BINARY = re.compile(r"([\d.]+)([KMGTPE]i)\Z")
-#: Keys that one cell shows; the others are counted.
+#: Keys in one cell; the others are counted.
 SHOWN_KEYS = 3
 
 
@@ -74,14 +74,14 @@ _BUDGETS = (
 
 
 def lines(connection: sa.Connection, cluster: str | None = None) -> list[Line]:
-    """Every quota that is there, of one cluster or all, by name."""
+    """Every existing quota, of one cluster or all, by name."""
     found: dict[tuple[str, str, str], Line] = {}
     for named, kind, name, parent, problem, hard in _rows(connection, _QUOTAS, cluster):
         limits = json.loads(hard or "{}")
         usage = {key: Usage(limits[key]) for key in sorted(limits)}
         found[(named, kind, name)] = Line(named, kind, name, parent or "", problem or "", usage)
     for named, kind, name, parent, key, *amounts in _rows(connection, _USAGE, cluster):
-        # A quota that was admitted and not seen yet stands in its tree only.
+        # A quota that was admitted and not observed yet is in its tree only.
         line = found.setdefault((named, kind, name), Line(named, kind, name, parent))
         line.usage[key] = Usage(*amounts)
     by_name = {(line.cluster, line.name): line for line in found.values() if "Biz" in line.kind}
@@ -105,8 +105,8 @@ def exhausted(
     period: tuple[int, int | None, bool],
     limit: int,
 ) -> int | None:
-    """When a budget was used up that has nothing left. ``period``: start, end, and whether anything is granted in it."""
-    # Only for what is spent: most questions need no budgets' rules.
+    """The time at which a spent budget was used up. ``period``: start, end, and whether anything is granted in it."""
+    # Only for spent budgets: most questions need no budgets' rules.
     from projections.budgets import Period
     from projections.budgets.queries import exhausted_s
 
@@ -132,7 +132,7 @@ def depth_first(found: Sequence[Line]) -> list[tuple[str, Line]]:
     roots = below.get(("", "", ""), [])
     drawn: list[tuple[str, Line]] = []
     seen: set[int] = set()
-    # What stands in a cycle of parents has no root: it is drawn last, from its first one on.
+    # Quotas in a cycle of parents have no root: they are drawn last, from the first one on.
     waiting = [("", "", line) for line in reversed([*roots, *found])]
     while waiting:
         own, following, line = waiting.pop()

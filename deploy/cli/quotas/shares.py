@@ -1,4 +1,5 @@
-"""``bursar budget shares``: a budget that spans clusters, share by share, and what to move; its sums for ``list`` at a hub."""
+"""``bursar budget shares``: a budget over several clusters, share by
+share, and moves between them; its sums for ``list`` at a hub."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _BUDGETS = (
     "SELECT quota, key, start_s, start_at, end_s, end_at, is_granted, cluster, hard, credits, spent,"
     " committed, remaining, exhausts_at FROM v1_budget ORDER BY quota, key, start_s, end_s, cluster"
 )
-#: What makes budgets shares of one.
+#: The fields shared by all shares of one budget.
 _SAME = ("quota", "key", "start_at", "end_at", "is_granted")
 _SUMS = ("hard", "credits", "spent", "committed", "remaining")
 _FIELDS = (*_SAME, "cluster", *_SUMS, "exhausts_at", "is_known", "move")
@@ -106,8 +107,8 @@ def list_spanning(asked: CommandContext, quota: str | None) -> None:
 
 
 def _read(place: LedgerPlace, quota: str | None) -> tuple[list[dict[str, Any]], LedgerPosition]:
-    """Every share, and where the ledgers stand. Raises an error that names near quotas where none has a budget of this name."""
-    # A hub names each cluster, whatever the cluster says of itself.
+    """Every share, and the ledgers' positions. Raises an error with similar quotas if no budget has this name."""
+    # A hub has its own name for each cluster.
     is_named, rows = is_hub(place), []
     with reading_all(place) as ledgers:
         each = {name: standing(one) for name, one in ledgers.items()}
@@ -126,7 +127,7 @@ def _read(place: LedgerPlace, quota: str | None) -> tuple[list[dict[str, Any]], 
 def _unheard(
     each: Mapping[str, LedgerPosition], by_cluster: Mapping[str, ClusterLink], *, is_named: bool
 ) -> set[str]:
-    """The clusters of which what they spent is not known up to now: their link is down, or nothing was observed of them."""
+    """The clusters with unknown current use: their link is down, or they have no observation."""
     newest_s = together(each).newest_s
     found = {name for name, link in by_cluster.items() if not link.is_up}
     for ledger, stands in each.items():
@@ -136,7 +137,7 @@ def _unheard(
 
 
 def _together(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The shares of each budget, by cluster, with what to move."""
+    """The shares of each budget, by cluster, with the amounts to move."""
 
     def same(row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(str(row[name]) for name in _SAME)
@@ -157,7 +158,7 @@ def _together(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _moved(one: list[dict[str, Any]]) -> list[str]:
-    """The credits that move it, those that take first."""
+    """The credits of a move, negative ones first."""
     ordered = sorted((row for row in one if row["move"]), key=lambda r: (r["move"], r["cluster"]))
     takes = [row["cluster"] for row in ordered if row["move"] < 0]
     gives = [row["cluster"] for row in ordered if row["move"] > 0]

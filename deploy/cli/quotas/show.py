@@ -1,4 +1,4 @@
-"""``bursar quota show``: one quota with its keys, holders, conditions, changes on their way and last refusals."""
+"""``bursar quota show``: one quota with its keys, holders, conditions, unfinished changes and last refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from reactors.admission.deciding.messages import sentence
 from reactors.budgets.decide import exhaustion_of
 from reactors.budgets.status import status_of
 
-#: Refusals that are shown, the newest.
+#: Shown refusals, the newest.
 REFUSALS = 5
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The quota's name.")]
@@ -166,7 +166,7 @@ def _holder(grant: Grant) -> dict[str, Any]:
 
 
 def _changed(node: Node, spec: QuotaSpec) -> dict[str, Any]:
-    """What a change that is on its way makes different."""
+    """The differences made by an unfinished change."""
     before = msgspec.to_builtins(node.observed) if node.observed else {}
     after: dict[str, Any] = msgspec.to_builtins(spec)
     return {name: value for name, value in after.items() if value != before.get(name)}

@@ -1,4 +1,4 @@
-"""How answers look: tables that fit a terminal, JSON, YAML and CSV, with texts of strangers made inert."""
+"""The form of answers: tables that fit a terminal, JSON, YAML and CSV, with foreign texts made inert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer of many rows, in the format that was asked for: columns for people, exact fields for programs."""
+"""An answer of many rows, in the requested format: columns for people, exact fields for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deploy.cli.rendering.words import duration, memory, thousandths
 
 
 class Asked(Protocol):
-    """The part of :class:`deploy.cli.options.CommandContext` that says how an answer is written."""
+    """The part of :class:`deploy.cli.options.CommandContext` with the format of an answer."""
 
     @property
     def output(self) -> Format:
@@ -31,7 +31,7 @@ def answer(
     columns: Sequence[Column],
     notes: Sequence[str] = (),
 ) -> None:
-    """Write ``rows``: their ``fields`` exactly as they are, or ``columns`` made of them and below, what they rest on."""
+    """Write ``rows``: their exact ``fields``, or ``columns`` made of them, with notes on their basis below."""
     if asked.output is Format.TABLE:
         print_table(columns, rows, notes, wide=asked.is_wide)
     else:

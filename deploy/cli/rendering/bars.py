@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def bar(text: str) -> Iterator[Progress]:
-    """A progress bar on stderr where that is a terminal; it is called with (done, of)."""
+    """A progress bar on stderr if that is a terminal; it is called with (done, of)."""
     out = console(stderr=True)
     columns = (
         bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn(),
@@ -35,7 +35,7 @@ def bar(text: str) -> Iterator[Progress]:
 
 @contextmanager
 def fill_bar() -> Iterator[Progress]:
-    """A line and a progress bar from its first call on, for parts of the ledger that an upgrade changed."""
+    """A line and a progress bar from its first call on, for parts of the ledger changed by an upgrade."""
     with ExitStack() as stack:
         made: list[Progress] = []
 

@@ -1,4 +1,4 @@
-"""Are this machine's clock and the API server's one, and is either wrong by years?"""
+"""A check of this machine's clock and the API server's: are they equal, and is either wrong by years?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bus.errors import WrongClockError
 
 
 def clock_trouble(sources: Mapping[str, Mapping[str, Any]]) -> str:
-    """Why nothing is said for a clock's sake, by a running `bursar up` or by the next one; "" where all is well."""
+    """The reason why a clock stops events of a running `bursar up` or of the next one; "" if all is well."""
     trouble = next((s["wrong_clock"] for s in sources.values() if s.get("wrong_clock")), "")
     if trouble:
         return str(trouble)

@@ -1,6 +1,6 @@
-"""Texts of the cluster's users made inert: control and direction characters, which could move a terminal's cursor or turn a
-line around, are written as escapes. Pure.
+"""Texts of the cluster's users made inert: control and direction characters are written as escapes. Pure.
 
+Such characters could move a terminal's cursor or turn a line around.
 Source: OWASP ASVS 1.2.10; Unicode Standard Annex 9 (directional formatting characters).
 """
 
@@ -10,7 +10,7 @@ import re
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-#: The same, but for what a quoted CSV cell may hold.
+#: The same, without the characters allowed in a quoted CSV cell.
 _UNPRINTABLE = re.compile(r"(?![\t\n])" + CONTROL.pattern)
 
 
@@ -25,7 +25,7 @@ def inert_cell(text: str) -> str:
 
 
 def escaped_in(document: str) -> str:
-    """A JSON or YAML document whose writer has escaped line ends in texts already, so that those left are layout."""
+    """A JSON or YAML document. Its writer has escaped line ends in texts already, so the remaining ones are layout."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 

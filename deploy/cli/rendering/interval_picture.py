@@ -1,4 +1,4 @@
-"""Bars with their intervals as an SVG: a picture that any browser shows, without a library."""
+"""Bars with their intervals as an SVG, for any browser, without a library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deploy.cli.rendering.escapes import inert
 
 WIDTH = 760
 _LEFT, _RIGHT, _ROW, _TOP = 170, 110, 26, 44
-#: Longest name that is shown, and most bars of a panel.
+#: Longest shown name, and most bars of a panel.
 _NAME, _MOST = 22, 60
 
 
@@ -24,7 +24,7 @@ class Bar(NamedTuple):
 
 
 def picture(title: str, panels: Mapping[str, Sequence[Bar]]) -> str:
-    """The picture. What is below 0 goes to the left; of more bars than fit, the last ones are shown."""
+    """The picture. Values below 0 go to the left; of too many bars, the last ones are shown."""
     parts, y = [f'<text x="12" y="24" class="title">{_text(title)}</text>'], _TOP
     for name, bars in panels.items():
         drawn, height = _panel(name, bars[-_MOST:], y)

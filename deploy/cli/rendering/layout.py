@@ -6,19 +6,19 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Columns that a name, or a sentence, keeps at least; and less and less, before a line becomes too long.
+#: Least columns of a name, or of a sentence; ever fewer, before a line becomes too long.
 ROOMY = {"name": 18, "words": 26}
 LONGEST_LINE = 44
 SNUG = {"name": 14, "words": 20}
-#: Up to so long a word of a sentence stays whole in a table that is snug.
+#: Longest word that stays whole in a narrow table.
 LONGEST_WORD = 24
 TIGHT = {"name": 10, "words": 12}
 
 
 class Cell(str):
-    """A text to show, what it is, and how it looks.
+    """A text to show, its kind, and its style.
 
-    ``figure``: stands on the right, whole; ``fixed``: whole; ``name``: may be shortened in its middle; ``words``: may be broken
+    ``figure``: whole, on the right; ``fixed``: whole; ``name``: may be shortened in its middle; ``words``: may be broken
     between words.
     """
 
@@ -42,7 +42,7 @@ class Texts:
 
     @property
     def kind(self) -> str:
-        """What its cells are; those that say nothing say nothing about it."""
+        """The kind of its cells; empty cells do not count."""
         kinds = {cell.kind for cell in self.cells}
         return next(
             (kind for kind in ("words", "name", "fixed", "figure") if kind in kinds), "name"
@@ -50,11 +50,11 @@ class Texts:
 
     @property
     def natural(self) -> int:
-        """The width at which all of it is seen."""
+        """The width of its whole text."""
         return max([length(self.head), *map(length, self.cells)])
 
     def least(self, rooms: dict[str, int]) -> int:
-        """The width below which it must not be."""
+        """The least allowed width."""
         room = rooms.get(self.kind, self.natural)
         if self.kind == "words" and rooms is ROOMY:
             # A long sentence needs more, or its row becomes a tower.
@@ -66,7 +66,7 @@ class Texts:
 
 
 def widths(columns: Sequence[Texts], room: int | None, gap: int) -> list[int]:
-    """The width of each column; 0 for those that have no room. Without ``room`` all is shown."""
+    """The width of each column; 0 for those without room. Without ``room`` all is shown."""
     if room is None:
         return [one.natural for one in columns]
     going = sorted((p for p, c in enumerate(columns) if c.drop), key=lambda p: -columns[p].drop)
@@ -89,7 +89,7 @@ def widths(columns: Sequence[Texts], room: int | None, gap: int) -> list[int]:
 
 
 def length(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """The width of a text in columns of a terminal."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,8 +1,8 @@
-"""How answers are written: as a table for people, as JSON, YAML or CSV for programs.
+"""The output of answers: as a table for people, as JSON, YAML or CSV for programs.
 
-Answers go to stdout, everything else to stderr. A table may say more than the rows (how it is titled, what stands below);
+Answers go to stdout, everything else to stderr. A table may have more than the rows (a title, notes below);
 the other formats hold the rows and nothing else. Text comes from users of the cluster, so it is shown inert: CSV cells
-cannot be formulas; control and direction characters, which could move a terminal's cursor or turn a line around, are
+cannot be formulas. Control and direction characters could move a terminal's cursor or turn a line around, so they are
 written as escapes in every format.
 
 Source: docs/wrong-input.md; OWASP ASVS 1.2.10 (CSV).
@@ -25,7 +25,7 @@ from deploy.cli.rendering.user_names import opened
 if TYPE_CHECKING:
     from deploy.cli.rendering.tables import Row
 
-#: What makes a spreadsheet read a cell as a formula.
+#: The first characters of a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 
 _tell: Callable[[str, int], bool] | None = None
@@ -38,7 +38,7 @@ def say(text: str, level: int = logging.INFO) -> None:
 
 
 def say_by(tell: Callable[[str, int], bool]) -> None:
-    """What is said from now on is handed to ``tell`` first, which is False for what it did not take."""
+    """Send messages to ``tell`` first from now on; it returns False for a message it did not take."""
     global _tell
     _tell = tell
 
@@ -85,7 +85,7 @@ def write(
 
 
 def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO) -> None:
-    """RFC 4180, with cells that no spreadsheet takes for a formula."""
+    """RFC 4180, with cells that are no formula for any spreadsheet."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([cell(name) for name in names])
     for row in rows:
@@ -95,21 +95,21 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO)
 def cell(value: Any) -> Any:
     """A value as an inert CSV cell: a text that could be a formula begins with an apostrophe.
 
-    Numbers stay numbers, also negative ones. Control characters but line ends and tabs are written as escapes.
+    Numbers stay numbers, also negative ones. Control characters are written as escapes, except line ends and tabs.
     """
     if value is None:
         return ""
     if isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # Leading blanks do not keep a spreadsheet from reading what follows as a formula.
+    # A spreadsheet reads a formula even after leading blanks.
     if text.startswith(_FORMULA) or text.lstrip(" \n\u00a0\ufeff").startswith(_FORMULA):
         text = "'" + text
     return inert_cell(text)
 
 
 def warn_of_names(text: str, key: Path | None) -> None:
-    """Warn that a text is recorded as it is, where names of users are under a key."""
+    """Warn about a text recorded unchanged, if names of users are under a key."""
     if text and key is not None:
         say(
             "warning: the reason is recorded in clear text, outside labels.user_key: it should name no user"

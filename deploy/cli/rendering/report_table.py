@@ -1,4 +1,4 @@
-"""How a report looks: figures aligned, a rule above the total, and quietly below, what the figures rest on."""
+"""The form of a report: aligned figures, a rule above the total, and notes on the figures' basis below."""
 
 from __future__ import annotations
 

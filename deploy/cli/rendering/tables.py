@@ -1,9 +1,8 @@
-"""How every table of the command line looks: a bold head, a rule, rows, and quietly below, what they rest on.
+"""The form of every table: a bold head, a rule, rows, and notes on their basis below.
 
-On a terminal a table fits its width. What people can do without gives way first: the columns that are said to be least
-important go, and a line below names them; names are shortened in the middle, sentences broken between words. A name is
-never broken, and a number never touched. In a pipe nothing is left out and nothing shortened, whatever the terminal: a row is
-a line.
+On a terminal a table fits its width. Less important content goes first: columns of least
+importance are left out, and a line below names them; names are shortened in the middle, sentences broken between words. A name
+is never broken, and a number never touched. In a pipe everything is shown in full, for any terminal: a row is a line.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ GAP = "  "
 #: Styles of a terminal.
 BOLD, DIM, YELLOW = "1", "2", "33"
 
-#: Columns of the terminal of who asked for this output from elsewhere; None = nobody did.
+#: Terminal width of a remote asker of this output; None = there is none.
 asker_width: int | None = None
 
 
@@ -91,7 +90,8 @@ def print_table(
 def print_rows(
     names: Sequence[str], rows: Sequence[Row], footer: Sequence[str], title: str, *, wide: bool
 ) -> None:
-    """Print rows of any columns, as a free query has them: none of them goes. What no terminal has room for stands row by row."""
+    """Print rows of any columns, as a free query has them: all columns
+    stay. Rows wider than the terminal are printed one by one."""
     columns = [Column(name, _getter(name)) for name in names]
     texts = [Texts(one.title, [shown(one.cell(row)) for row in rows]) for one in columns]
     room = terminal_width()
@@ -123,13 +123,13 @@ def print_one(row: Row, title: str, footer: Sequence[str], *, verbatim: bool = F
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print what is laid out already."""
+    """Print finished lines."""
     sys.stdout.write("".join(line + "\n" for line in lines))
     sys.stdout.flush()
 
 
 def shown(value: Any) -> Cell:
-    """A value as people read it: thousands apart, nothing as a dash."""
+    """A value for people: thousands apart, empty as a dash."""
     if isinstance(value, Cell):
         return Cell(inert(opened(str(value))), value.kind, value.style)
     value = opened(value)
@@ -150,7 +150,7 @@ def shown(value: Any) -> Cell:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that reads this output; None where none does."""
+    """The width of the terminal of this output; None without one."""
     if asker_width is not None:
         return asker_width
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

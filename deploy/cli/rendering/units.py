@@ -1,7 +1,7 @@
 """Units of the amounts in a report.
 
-``exact`` are the integers of the ledger, everything else is for reading. Hours are rounded to six digits, which a
-milli-core-second still moves.
+``exact`` are the integers of the ledger; all other units are for reading. Hours are rounded to six digits, enough for a
+change of one milli-core-second.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # Who only names units need not read what reports are made of.
+    # Code with only names of units need not import reports.
     from projections.reports import Sums
 
 #: Thousandths times seconds of one core or card for an hour.

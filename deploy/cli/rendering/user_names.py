@@ -1,6 +1,6 @@
-"""Names of users that the history has under a key, as people and programs ask for them and read them.
+"""Names of users under a key in the history, translated for people and programs.
 
-Who has no key, as it was destroyed, reads tokens: each still stands for one user.
+Without the key (it was destroyed), answers show tokens: each still is one user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _names: UserNames | None = None
 
 
 def names_by(key: Path | None) -> None:
-    """What is asked and answered from now on is about the names under this key. Raises SettingsError where it is none."""
+    """Use the names under this key from now on. Raises SettingsError for an invalid key."""
     global _names
     _names = None
     if key is not None and key.exists():
@@ -26,7 +26,7 @@ def names_by(key: Path | None) -> None:
 
 
 def token(name: str | None) -> str | None:
-    """What stands in the ledger for the name of a user; `unassigned` is none."""
+    """The ledger's form of a user's name; `unassigned` stays."""
     return name if name in (None, "unassigned") or _names is None else _names.sealed(name)
 
 

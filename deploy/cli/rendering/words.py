@@ -1,4 +1,4 @@
-"""Amounts and times in the words that people use: ``2h 05m``, ``1.5``, ``16 GiB``. For tables; programs get the integers."""
+"""Amounts and times in common words: ``2h 05m``, ``1.5``, ``16 GiB``. For tables; programs get the integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def duration(seconds: int | None, style: str = "") -> Cell | None:
-    """Seconds in the two largest units that say something; None for none at all."""
+    """Seconds in the two largest significant units; None for none at all."""
     if not seconds:
         return None
     days, hours, minutes = seconds // _DAY, seconds % _DAY // _HOUR, seconds % _HOUR // _MINUTE
@@ -27,7 +27,7 @@ def thousandths(milli: int | None) -> Cell | None:
 
 
 def memory(mib: int | None) -> Cell | None:
-    """Mebibytes in the unit in which they are short: ``512 MiB``, ``16 GiB``, ``1.5 TiB``; None for none at all."""
+    """Mebibytes in their shortest unit: ``512 MiB``, ``16 GiB``, ``1.5 TiB``; None for none at all."""
     if not mib:
         return None
     for unit, size in (("TiB", 1024 * 1024), ("GiB", 1024)):
@@ -42,5 +42,5 @@ def moment(stamp: str | None) -> Cell | None:
 
 
 def words(text: str | None) -> Cell | None:
-    """Text that may be wrapped; None for none at all."""
+    """Text with possible line breaks; None for none at all."""
     return Cell(text, "words") if text else None

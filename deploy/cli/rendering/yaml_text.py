@@ -10,7 +10,7 @@ from deploy.cli.rendering.escapes import CONTROL, escaped_in
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a text with control or direction characters in double quotes, the only form that has escapes."""
+    """Writes a text with control or direction characters in double quotes, since only that form has escapes."""
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """A text as a scalar."""

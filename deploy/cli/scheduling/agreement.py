@@ -1,4 +1,4 @@
-"""``bursar schedule agreement``: what the scheduler chose in shadow, and where the pods really went."""
+"""``bursar schedule agreement``: the scheduler's shadow choices, compared with the pods' real nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUERY = (
     " FROM v1_bind_decisions WHERE is_shadow = 1 AND outcome <> 'overtaken' AND decided_s >= :since_s"
     " GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
 )
-#: What may be found of a pod, the best first; those before ``waiting`` are on a node.
+#: Possible results of a pod, the best first; those before ``waiting`` are on a node.
 _FOUND = ("same", "equal", "lower", "unrecorded", "refused", "unplaced", "waiting", "gone")
 _FIELDS = ("cluster", "profile", "day", "pods", *_FOUND)
 

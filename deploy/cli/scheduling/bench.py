@@ -44,7 +44,7 @@ class Policy(StrEnum):
 
 
 class Through(StrEnum):
-    """What the decisions pass through."""
+    """The path of the decisions."""
 
     MEMORY = "memory"
     BUS = "bus"

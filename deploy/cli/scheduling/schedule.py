@@ -1,4 +1,4 @@
-"""``bursar schedule``: where a pod would go, and why nowhere."""
+"""``bursar schedule``: the node for a pod, or the reason for none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from projections.cluster import Pod
     from reactors.scheduling.framework.contract import Preemption
 
-#: The schedulerName that pods of Bursar have.
+#: The schedulerName of Bursar's pods.
 NAME = "bursar"
 
 _QUEUE_FIELDS = ("pod", "uid", "gang", "priority", "since", "state", "node", "reason", "help", "until", "attempts")  # fmt: skip
@@ -181,7 +181,7 @@ def _best(row: Row) -> Cell | None:
 
 
 def _help(row: Row) -> Cell | None:
-    """What would let it go, as a sentence."""
+    """The way out for a pod, as a sentence."""
     return Cell(", ".join(row["help"]), "words") if row["help"] else None
 
 

@@ -21,7 +21,7 @@ from deploy.runtime.ledgers import reading
 if TYPE_CHECKING:
     from deploy.queries.scheduling_decisions import Derived, Recorded
 
-#: Nodes that people see where they do not say how many.
+#: Default number of shown nodes.
 USUAL = 10
 
 _FIELDS = ("rank", "pod", "node", "score", "scores", "refused")

@@ -1,1 +1,1 @@
-"""Commands that show past usage and current holdings."""
+"""Commands for past usage and current holdings."""

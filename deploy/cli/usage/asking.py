@@ -124,7 +124,7 @@ def report(
         asks = reports.sums if amounts else reports.report
 
         def own(name: str, question: reports.Question) -> reports.Question:
-            # Clusters of one name: what is open in one holds until that one was observed.
+            # Clusters of one name: an open interval in one lasts until that one's last observation.
             return msgspec.structs.replace(question, moments=each[name].moments)
 
         rows = added(asks(one, own(name, question)) for name, one in ledgers.items())
@@ -162,7 +162,7 @@ def report(
 
 
 def _own(ledgers: dict[str, sa.Connection], where: dict[str, str]) -> dict[str, sa.Connection]:
-    """The ledgers that a caller may read, all but for one that is kept to a namespace: that of its cluster, and its rows."""
+    """The ledgers that a caller may read: all, or for a caller limited to a namespace, its cluster's with its rows."""
     if kept.caller is None:
         return ledgers
     own = kept.caller.cluster
@@ -172,7 +172,7 @@ def _own(ledgers: dict[str, sa.Connection], where: dict[str, str]) -> dict[str, 
 
 
 def _added(rows: list[reports.Row]) -> reports.Sums:
-    """What all groups held together; pods are not added, since one may be in several groups."""
+    """The sum of all groups; pods are not added, since one may be in several groups."""
     whole = reports.Sums()
     for row in rows:
         for name in ("cpu_milli_s", "gpu_milli_s", "memory_mib_s", "held_s", "unknown_s"):
@@ -209,7 +209,7 @@ def _question(
 def _notes(
     stands: LedgerPosition, question: reports.Question, unknown_s: int, amounts: bool
 ) -> list[str]:
-    """What stands beside the figures: as of which event, unknown time, parked events."""
+    """Notes on the figures: their last event, unknown time, parked events."""
     amount = f"{duration(unknown_s)} of" if unknown_s else "no"
     unknown = "" if amounts else f" · {amount} unknown time beside the figures"
     if kept.caller is not None:
@@ -272,7 +272,7 @@ def acct(
         found = accounts(
             select, as_of_s=question.as_of_s, where=tuple(chosen), moments=question.moments
         )
-        # Reports need no supply of nodes, which takes its time to import.
+        # Reports need no supply of nodes, and its import takes time.
         from projections.inventory import node_supply
 
         excess = node_supply.excesses(
@@ -331,9 +331,9 @@ _NAMED = (
     "team", "user", "quota", "cpu_type", "gpu_type", "memory_type", "node", "model", "extended",
     "devices", "device_memory",
 )  # fmt: skip
-#: Columns of the ledger that are JSON texts.
+#: Columns of the ledger with JSON texts.
 _OBJECTS = ("extended", "devices", "device_memory")
-#: What an interval is told apart by, as filters have it.
+#: The identity of an interval, in the form of filters.
 _HELD = ("team", "user", "quota", "node", "model")
 _LINE = (
     "namespace", "pod", "uid", "cluster", "workload", "phase", "created", "waiting_s", "from", "to",
@@ -348,9 +348,9 @@ def _lines(
     question: reports.Question,
     is_oversubscribed: Callable[[str, str, int, int], bool],
 ) -> list[dict[str, Any]]:
-    """The rows of one account: one for each held interval in the period; one without amounts where it never held.
+    """The rows of one account: one for each held interval in the period; one without amounts if it never held.
 
-    An interval with cards of a node on which more is charged than these are has the flag ``oversubscribed``.
+    An interval with cards of an oversubscribed node has the flag ``oversubscribed``.
     """
     whole = {
         "namespace": account.namespace,

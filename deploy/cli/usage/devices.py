@@ -72,7 +72,7 @@ _STATES = ("held", "reserved", "unknown", "idle", "plugin")
 
 
 def _rows(connection: sa.Connection) -> list[dict[str, Any]]:
-    """What has a part of each card now, and a row for what nobody has of one that a slice offers."""
+    """The holders of parts of each card now, and a row for the idle part of one in a slice."""
     rows: list[dict[str, Any]] = [
         dict(row) for row in connection.execute(sa.text(_QUERY)).mappings()
     ]
@@ -100,7 +100,7 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 
 def _whose(row: Row) -> str | None:
-    """The pod that holds it, else the claim that has it."""
+    """The holding pod, else the holding claim."""
     name = row["pod"] or row["claim"]
     return f"{row['namespace']}/{name}" if name else None
 

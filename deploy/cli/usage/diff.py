@@ -19,10 +19,10 @@ from deploy.runtime.ledgers import reading
 from projections import reports
 from projections.engine.segments.reading import counts, selecting
 
-#: (what, name, measure) to an amount.
+#: (kind, name, measure) to an amount.
 Amounts = dict[tuple[str, str, str], int]
 
-#: Measures that are shown as hours.
+#: Measures shown as hours.
 _HOURS = {"cpu_milli_s": "core-hours", "gpu_milli_s": "gpu-hours"}
 _OPEN = "SELECT namespace, count(*) FROM v1_pod_runs WHERE is_open = 1 AND start_s IS NOT NULL GROUP BY 1"
 _QUOTAS = "SELECT cluster, tree, quota, key, used FROM v1_quota_usage"
@@ -84,7 +84,7 @@ def diff(
 
 
 def _amounts(connection: sa.Connection, cluster: str) -> Amounts:
-    """What is compared, as one ledger has it. Quotas of ``cluster`` are named without it."""
+    """The compared amounts of one ledger. Quotas of ``cluster`` are named without it."""
     stands = standing(connection)
     question = reports.Question(
         by=("team",), as_of_s=stands.observed_s or 0, moments=stands.moments
