@@ -1,1 +1,1 @@
-"""Commands of a person to Bursar: import, credit, order, recover, export."""
+"""Commands from a person to Bursar: import, credit, order, recover, export."""

@@ -1,8 +1,8 @@
 """ADAPTER: plays the arrivals of a trace through a bus and a ledger of its own, and the scheduling reactor decides.
 
-In one process, as in ``bursar up``: an embedded server that syncs every write, the shared reading of the history, the runner of the
-reactors and that of the ledger. Nodes, the policy and each pod that arrives are facts; a pass is an event; each pod that got a
-node is observed there, as a cluster would say it. What is measured ends when the ledger holds all of that.
+In one process, as in ``bursar up``: an embedded server that syncs every write, the shared reading of the history, the runner of
+the reactors and that of the ledger. Nodes, the policy and each arriving pod are facts; a pass is an event. Each placed pod is
+observed on its node, as in a cluster. The measurement ends when the ledger holds all of that.
 
 Source: docs/scheduling.md, "GPU packing"; tests/benchmarks/README.md.
 """
@@ -50,7 +50,7 @@ from reactors.scheduling import NAME
 from reactors.scheduling.packing.catalogue import Name
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 
-#: Pods that arrive in one message of the bus's client.
+#: Pods in one message of the bus's client.
 AT_ONCE = 500
 #: The weight of the packing policy: the other plugins of the profile decide between equals.
 WEIGHT = 1000
@@ -86,7 +86,7 @@ async def replayed(scene: Scene, policy: Name, arrived: Callable[[int], None]) -
 
 
 async def _written(writer: LedgerRunner) -> None:
-    """What is said, for ever."""
+    """Write the ledger, for ever."""
     await writer.run()
 
 
@@ -137,7 +137,7 @@ def _policy(scene: Scene, policy: Name, clock: SystemClock) -> Event:
 
 
 class Pods:
-    """The pods of an order as facts, by uid; equal ones share what is encoded."""
+    """The pods of an order as facts, by uid; equal ones share their encoding."""
 
     def __init__(self, scene: Scene, clock: SystemClock) -> None:
         self._clock = clock
@@ -147,7 +147,7 @@ class Pods:
         self._parts: dict[str, tuple[msgspec.Raw, msgspec.Raw]] = {}
 
     def arrivals(self) -> Iterator[Event]:
-        """Each waits; the order is that of their times."""
+        """Each pod waits; their times give their order."""
         now_us = self._clock.now_us()
         for number, uid in enumerate(self.uids):
             yield self._event(uid, "1", None, now_us + number)
@@ -179,7 +179,7 @@ class Pods:
 
 
 class Cluster:
-    """Who runs the pods that passes gave nodes: each is observed there."""
+    """Runs the placed pods: each is observed on its node."""
 
     def __init__(self, pods: Pods, transport: Transport, arrived: Callable[[int], None]) -> None:
         self.placements: dict[str, Placement] = {}

@@ -1,8 +1,8 @@
 """The objects of every installation as a Helm chart: sizes, modes and acts are values. Pure.
 
-It is made of the same files and parts as :mod:`deploy.commands.installation`, and renders to the same objects, but for two
-things: the namespace is Helm's, and kinds of Bursar outlive an uninstall, as quotas would go with them. Templates use ``if``,
-``eq``, ``ne``, ``has``, ``and``, ``or``, ``quote`` and values, and nothing else.
+It is made of the same files and parts as :mod:`deploy.commands.installation`, and renders to the same objects, with two
+exceptions: the namespace is Helm's, and Bursar's kinds stay after an uninstall, since quotas would be deleted with them.
+Templates use ``if``, ``eq``, ``ne``, ``has``, ``and``, ``or``, ``quote`` and values, and nothing else.
 
 Source: Helm, "Charts" and "Schema Files".
 """
@@ -105,7 +105,7 @@ def _values(version: str) -> Json:
 
 
 def _schema() -> Json:
-    """What values may be, and what does not go together."""
+    """The schema of the values, with forbidden combinations."""
     holds = {"contains": {"const": str(Act.QUEUES)}}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -119,7 +119,7 @@ def _schema() -> Json:
             "floor": {"type": "boolean"},
             "api": {"type": "boolean"},
             "image": {"type": "string", "pattern": "^[a-z0-9][A-Za-z0-9._:/@-]{0,511}$"},
-            # What Helm adds to the values of a subchart.
+            # Helm adds this to the values of a subchart.
             "global": {"type": "object"},
         },
         "allOf": [
@@ -164,7 +164,7 @@ def _keeping(one: Json) -> Json:
 
 
 def _template(one: Json) -> str:
-    """An object whose pods are told what the values say."""
+    """An object with values in its pods' environment."""
     if "template" not in one.get("spec", {}):
         return _as_yaml(one)
     spec = one["spec"]["template"]["spec"]
@@ -220,7 +220,7 @@ class _Marks:
         return mark
 
     def items(self, condition: str, items: list[Json]) -> list[Any]:
-        """Stands for items of a list that are there where ``condition`` holds."""
+        """Stands for list items under a ``condition``."""
         if not items:
             return []
         mark = f"mark-{len(self._items)}-items"

@@ -1,4 +1,4 @@
-"""Writes an entry beside a budget: a credit or a refund goes onto the bus, and from there into the ledger like everything else.
+"""Writes an entry beside a budget: a credit or a refund goes onto the bus, and from there into the ledger like all events.
 
 Source: docs/architecture.md: corrections are entries, never edits.
 """
@@ -21,11 +21,11 @@ from deploy.settings.shape import Settings
 async def credit(
     settings: Settings, cluster: str, entry: BudgetCredited, filling: Callable[[int, int], None]
 ) -> Event:
-    """Publish an entry and return its event when the ledger holds it, and what an upgrade changed is filled.
+    """Publish an entry and return its event, after the ledger holds it and parts changed by an upgrade are filled.
 
-    ``filling``: told of events that are filled, of so many.
+    ``filling`` is called with the number of filled events, of all.
 
-    Raises LedgerBusyError beside an import, and what bus and ledger raise.
+    Raises LedgerBusyError beside an import, and the errors of bus and ledger.
     """
     event = entry.event(
         cluster=cluster, key=entry.quota, id=f"budget/{cluster}/{entry.ref}", source=f"cli/{entry.author}",

@@ -1,6 +1,6 @@
-"""Writes the archive to files: events one a line, compressed where the name says so, or held segments as Parquet.
+"""Writes the archive to files: events one a line, compressed if the file's name asks for it, or held segments as Parquet.
 
-A file appears under its name when it is whole; until then it has another one.
+A file appears under its name when it is complete; until then it has another one.
 
 Source: ``docs/history.md`` (the line format); docs/reliability.md.
 """
@@ -31,7 +31,7 @@ READ = 2_000
 
 
 class Written(msgspec.Struct):
-    """What was written. ``first`` and ``last`` are sequences, 0 where there was nothing."""
+    """The result of an export. ``first`` and ``last`` are sequences, 0 for an empty one."""
 
     files: list[str] = []
     rows: int = 0
@@ -44,10 +44,10 @@ def export_events(
 ) -> Written:
     """Write the events from ``first`` on. With ``segment`` > 0 into files of so many, named by their first sequence.
 
-    An event that was never readable, or whose id was used before, cannot be imported as it is. It is written with its exact
-    bytes in the restored form, which can be imported: :mod:`projections.engine.restored`.
+    An event that was never readable, or has a repeated id, cannot be imported as it is. It is written with its exact
+    bytes in the restored form, and this can be imported: :mod:`projections.engine.restored`.
 
-    Raises SettingsError where a file cannot be written, or is there already and ``force`` is not given.
+    Raises SettingsError if a file cannot be written, or exists already without ``force``.
     """
     written = Written()
     until = live_checkpoint(connection).sequence
@@ -85,7 +85,7 @@ def _fill(
 
 @contextmanager
 def whole(path: Path, force: bool) -> Iterator[Any]:
-    """A file that is there whole or not at all. Raises SettingsError where it cannot be written, or is there already."""
+    """A file that exists complete or not at all. Raises SettingsError if it cannot be written, or exists already."""
     new = draft(path)
     there = SettingsError(f"{path} is there already: another name, or --force to write over it")
     if path.exists() and not force:

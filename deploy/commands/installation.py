@@ -1,7 +1,7 @@
-"""What is applied to a cluster for a size, a mode and what Bursar may do: the objects of ``deploy/manifests``, put together.
+"""The objects of an installation for a size, a mode and Bursar's acts, made from ``deploy/manifests``.
 
-Each object is in one file; where `bursar up` is divided, `pods/part.yaml` is read for each of its processes. A part of an
-installation names files, and what its pods are told besides: variables, and Secrets as files. Nothing that is secret stands in an
+Each object is in one file. If `bursar up` is divided, `pods/part.yaml` is read for each of its processes. A part of an
+installation names files, and additions to its pods: variables, and Secrets as files. Secret values are never in an
 object or in a variable. Pure but for reading the files of this package.
 
 Source: docs/install.md.
@@ -23,7 +23,7 @@ from deploy.errors import SettingsError
 
 FOLDER = Path(__file__).parents[1] / "manifests"
 NAMESPACE = "bursar-system"
-#: Where pods see what Secrets hold.
+#: The folder of Secrets in pods.
 MOUNTED = "/etc/bursar"
 
 Json = dict[str, Any]
@@ -63,7 +63,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """Files of manifests, and what the pods of Bursar are told with them."""
+    """Files of manifests, and their additions to Bursar's pods."""
 
     files: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class Part:
     secrets: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Policies of the API server that bound what Bursar's accounts change.
+#: Policies of the API server that bound the changes by Bursar's accounts.
 _BOUNDS = ("rbac/fields.yaml", "rbac/namespaces.yaml")
 _REVIEWS = (
     "crds/bursar.io.yaml", "rbac/status.yaml", "rbac/registrar.yaml", *_BOUNDS, "service.yaml",
 )  # fmt: skip
-#: Command to what its process is for, where `bursar up` is divided.
+#: Command to the purpose of its process, if `bursar up` is divided.
 _PROCESSES = {
     "watch": "Following the cluster: what happens there is written into the history",
     "ledger": "Writing the ledger from the history; it knows no cluster and has no token",
@@ -116,7 +116,7 @@ ACTS = {
     ),
     Act.JOBS: Part(("training/jobs.yaml", *_BOUNDS), {"BURSAR_JOBS__MODE": "on"}),
 }
-#: What holds while no webhook answers.
+#: The policy while the webhook is down.
 FLOOR = Part(("floor.yaml",))
 #: Reviews are answered by pods of their own.
 APART = Part(
@@ -136,7 +136,7 @@ API_APART = Part((*_API, "pods/api.yaml"))
 
 @dataclass(frozen=True)
 class Installed:
-    """An object, and what the file is for that it is from."""
+    """An object, and the purpose of its file."""
 
     object: Json
     purpose: str
@@ -155,9 +155,9 @@ def installation(
     floor: bool = False,
     api: bool = False,
 ) -> list[Installed]:
-    """Every object, in the order in which they are applied. Raises SettingsError for what does not go together.
+    """Every object, in the order of applying. Raises SettingsError for a wrong combination.
 
-    ``floor``: a policy of the API server holds jobs of queues back while no webhook answers. ``api``: questions
+    ``floor``: a policy of the API server holds jobs of queues back while the webhook is down. ``api``: questions
     are answered over HTTPS.
     """
     acts = sorted(set(acts))
@@ -179,13 +179,13 @@ def installation(
         parts.append(API_WITHIN if size is Size.SMALL else API_APART)
     files = [*ALWAYS]
     files += [file for part in parts for file in part.files]
-    # Rights before the pods that need them.
+    # Rights before the pods with a need for them.
     files = sorted(dict.fromkeys(files), key=lambda file: file.partition(" ")[0] in PODS)
     found: dict[tuple[str, str, str], Installed] = {}
     for file in files:
         text, purpose = read(file)
         for one in copy.deepcopy(_parsed(text)):
-            # The first says all: the namespace of `reader.yaml` is that of `pods/namespace.yaml` without its labels.
+            # The first is complete: the namespace of `reader.yaml` is that of `pods/namespace.yaml` without its labels.
             found.setdefault(identity(one), Installed(one, purpose))
     for made in found.values():
         if "template" in made.object.get("spec", {}):
@@ -204,7 +204,7 @@ def _parsed(text: str) -> tuple[Json, ...]:
 
 @cache
 def read(file: str) -> tuple[str, str]:
-    """The text of a file, for a process where one is named after it, and what it is for."""
+    """The text of a file, for the process in its name, if there is one; and its purpose."""
     name, _, process = file.partition(" ")
     text = (FOLDER / name).read_text("utf-8")
     if not process:
@@ -220,14 +220,14 @@ def koordinator_kinds() -> list[Json]:
 
 
 def identity(one: Json) -> tuple[str, str, str]:
-    """What tells an object of an installation from all others."""
+    """The identity of an object in an installation."""
     metadata = one["metadata"]
     return one["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-#: Who is asked no reviews: it has none of the Secrets for them.
+#: Processes without reviews: they have none of the Secrets for them.
 UNASKED = ("watch", "ledger", "api")
-#: Which sections' variables the processes have that need not all; who watches follows more where a reactor wants it.
+#: The sections of variables in processes with only a part of them; the watching one has more if a reactor needs it.
 _TOLD = {"webhook": ("ADMISSION", "BUS"), "ledger": ("BUS",), "watch": (), "api": ()}
 
 
@@ -240,7 +240,7 @@ def has_variable(command: str, name: str) -> bool:
 
 
 def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool) -> None:
-    """Tell the pods of a workload what the parts say."""
+    """Add the parts' variables and Secrets to the pods of a workload."""
     spec = workload["spec"]["template"]["spec"]
     [container] = spec["containers"]
     command = container["command"][1]
@@ -267,7 +267,7 @@ def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool)
 
 
 def _purpose(text: str) -> str:
-    """The first sentence of the comment with which a file begins."""
+    """The first sentence of a file's leading comment."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith("# "):

@@ -1,4 +1,4 @@
-"""Manifests as people write them, YAML or JSON, one document or many, as the objects that an API server would see."""
+"""Manifests in people's files, YAML or JSON, one document or many, as the objects of an API server."""
 
 from __future__ import annotations
 

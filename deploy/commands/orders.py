@@ -1,4 +1,4 @@
-"""What a person orders goes onto the bus as a fact, and reactors act on it: a pause, a cull that shall be undone.
+"""Orders of a person: they go onto the bus as facts, and reactors act on them: a pause, or the undoing of a cull.
 
 Source: docs/architecture.md.
 """
@@ -20,7 +20,7 @@ REACTORS = "reactors"
 
 
 async def pause(settings: Settings, *, is_paused: bool, author: str, reason: str) -> int:
-    """Pause all reactors, or have them go on; the sequence of the order. Raises what the bus raises."""
+    """Pause all reactors, or let them go on; the sequence of the order. Raises the bus's errors."""
     fact = PauseChanged(is_paused=is_paused, author=author, reason=reason)
     now_us = SystemClock().now_us()
     event = fact.event(
@@ -35,7 +35,7 @@ async def pause(settings: Settings, *, is_paused: bool, author: str, reason: str
 async def undo(
     settings: Settings, decision: str, *, author: str, seconds: float
 ) -> EffectSettled | None:
-    """Ask for a cull to be undone, and what became of that within ``seconds``; None = nothing yet."""
+    """Request the undoing of a cull, and return its outcome within ``seconds``; None = none yet."""
     now_us = SystemClock().now_us()
     event = RestoreAsked(decision=decision, author=author).event(
         cluster=settings.cluster.name, key=decision, id=f"{RestoreAsked.wire_type}/{now_us}",

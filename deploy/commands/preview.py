@@ -1,4 +1,4 @@
-"""What an installation would change in a cluster: each object as a dry run of the API server leaves it, beside the one there.
+"""The changes of an installation in a cluster: each object after a dry run of the API server, beside the existing one.
 
 Source: Kubernetes, "Server-Side Apply" and "API concepts, dry-run".
 """
@@ -13,16 +13,16 @@ import msgspec
 from bus.errors import BursarError, ClusterUnavailableError, NotFoundError
 from deploy.commands.installation import Installed
 
-#: Who the dry runs are by; nothing is ever stored under this name.
+#: The field manager of the dry runs; no object is ever stored with it.
 MANAGER = "bursar-install"
-#: What the server writes by itself.
+#: Fields written by the server itself.
 _WRITTEN = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 
 Json = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -34,15 +34,15 @@ class Cluster(Protocol):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What would become of one object."""
+    """The change of one object."""
 
     object: str
     namespace: str
     #: ``new``, ``changed``, ``same`` or ``refused``.
     change: str
-    #: Fields that would change, or why the server refuses.
+    #: Changed fields, or the server's reason to refuse.
     fields: tuple[str, ...]
-    #: What a role grants: verbs and resources of each rule.
+    #: The grants of a role: verbs and resources of each rule.
     grants: tuple[str, ...]
     purpose: str
 
@@ -92,13 +92,13 @@ def path(one: Json) -> str:
 
 
 def _plain(one: Json) -> Json:
-    """An object without what the server writes by itself."""
+    """An object without the fields written by the server itself."""
     metadata = {key: value for key, value in one["metadata"].items() if key not in _WRITTEN}
     return {**one, "metadata": metadata, "status": None}
 
 
 def _differing(before: Any, after: Any, place: str) -> Iterator[str]:
-    """Places of fields that differ; of lists the whole list."""
+    """Places of different fields; of lists the whole list."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
             yield from _differing(before.get(key), after.get(key), f"{place}.{key}".lstrip("."))

@@ -1,7 +1,7 @@
 """Runs a recovery: the ledger's archive against the bus of the settings.
 
-A stream that has to be made anew is no business of an ordinary user of the bus. The embedded server is
-stopped, its store moved aside (nothing is deleted) and started empty. One's own servers are left to their administrator.
+An ordinary user of the bus has no right to recreate a stream. The embedded server is
+stopped, its store moved aside (nothing is deleted) and started empty. External servers are left to their administrator.
 
 Source: docs/architecture.md; :mod:`projections.engine.recover`.
 """
@@ -48,8 +48,8 @@ async def recovered(
 
 
 def _recovered(cluster: str, found: Recovery) -> Event:
-    """That it was recovered: reactors hold still for a while. Also where nothing was left to do, since an earlier attempt
-    may have been broken off before it said so.
+    """The event of a recovery: reactors pause for a while. It is published even if nothing was left to do: an earlier attempt
+    may have been interrupted before its own event.
     """
     fact = HistoryRecovered(
         incarnation=found.incarnation, published=found.published, taken=found.taken,

@@ -1,9 +1,9 @@
-"""The rights that follow from what is followed: written into the roles, so that a kind of workload is added in one place.
+"""The rights of Bursar's roles, written from its sources: a kind of workload is added in one place.
 
-    python -m deploy.commands.rights
+python -m deploy.commands.rights
 
-``bursar-reader`` may list what there is a source for, and watch what can be watched; ``bursar-queue`` may patch the kinds that
-wait. The rest of both files is written by hand and stays as it is.
+``bursar-reader`` may list every kind with a source, and watch every kind with a watch; ``bursar-queue`` may patch the kinds
+with queues. The rest of both files is written by hand and stays as it is.
 
 Source: Kubernetes, "Using RBAC Authorization" (a rule has one list of groups and one of resources).
 """
@@ -19,7 +19,7 @@ from bus.sources.catalogue import SOURCES
 
 FOLDER = Path(__file__).parents[1] / "manifests" / "rbac"
 _BEGIN = "rules:\n"
-#: The group of pods has no name, which YAML needs quotes for.
+#: The group of pods has an empty name, and YAML needs quotes for it.
 _CORE = '""'
 
 
@@ -31,13 +31,13 @@ def reader(text: str) -> str:
 
 
 def queue(text: str) -> str:
-    """The file of ``bursar-queue`` with the rules for every kind that waits."""
+    """The file of ``bursar-queue`` with the rules for every kind with queues."""
     paths = (kind.path for kind in GOVERNED if kind.queues)
     return _replaced(text, rules(paths, "patch"), "---\n")
 
 
 def rules(paths: Iterable[str], verbs: str) -> str:
-    """One rule for each group of what is under these paths of the API, in their order."""
+    """One rule for each group of the kinds under these paths of the API, in their order."""
     groups: dict[str, dict[str, None]] = {}
     for path in paths:
         resource, _, group = resource_of(path).partition(".")

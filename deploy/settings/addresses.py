@@ -30,8 +30,8 @@ _SECRET_PARAMETER = re.compile(r"(?i)([?&;#][^=&;#]*(?:pass|secret|token|key)[^=
 def default_data() -> Path:
     """``$XDG_DATA_HOME/bursar``, by default ``~/.local/share/bursar``.
 
-    One place a user, not one a working folder: ``bursar report`` has to find what ``bursar up`` keeps, wherever either is
-    typed. Raises SettingsError where there is no home.
+    One place a user, not one a working folder: ``bursar report`` has to find the data of ``bursar up`` from any working
+    folder. Raises SettingsError without a home.
     """
     base = environment().get("XDG_DATA_HOME", "")
     try:
@@ -43,10 +43,10 @@ def default_data() -> Path:
 
 
 def masked(url: str) -> str:
-    """A URL that may be shown: secrets as ``***``, wherever a URL can hold one, also one that is not well-formed.
+    """A URL to show: secrets as ``***`` in all places of a URL, even in a malformed one.
 
-    That is all between a user and the last ``@``, a NATS token (a user without a password), and each parameter whose
-    name speaks of a password, secret, token or key.
+    Secrets are all between a user and the last ``@``, a NATS token (a user without a password), and each parameter with a
+    name like password, secret, token or key.
     """
     scheme, _, rest = url.partition("://")
     login, at, host = rest.rpartition("@")
@@ -82,9 +82,9 @@ def ledger_url(url: str) -> str:
 
 
 def unverified(url: str) -> str:
-    """The first host of a PostgreSQL at another machine that anybody on the way could answer for; "" where there is none.
+    """The first host of a remote PostgreSQL without protection against impostors; "" if there is none.
 
-    Only ``sslmode=verify-full`` checks the certificate and its name; libpq's default takes whatever answers, unencrypted too.
+    Only ``sslmode=verify-full`` checks the certificate and its name; libpq's default accepts any server, unencrypted too.
     """
     import sqlalchemy as sa
 
@@ -112,7 +112,7 @@ def _is_here(host: str) -> bool:
 
 
 def check_bus_url(url: str) -> None:
-    """Raises ValueError for what is no address of a bus."""
+    """Raises ValueError for an invalid address of a bus."""
     if url == EMBEDDED:
         return
     try:
@@ -127,7 +127,7 @@ def check_bus_url(url: str) -> None:
 
 
 def bus_address(url: str, credentials: Path | None) -> tuple[str, Credentials]:
-    """The URL of a bus without its user, and what to log in with: that user, else ``credentials``."""
+    """The URL of a bus without its user, and the login: that user, else ``credentials``."""
     parts = urlsplit(url)
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.username:
@@ -136,7 +136,7 @@ def bus_address(url: str, credentials: Path | None) -> tuple[str, Credentials]:
 
 
 def check_bus_tls(url: str, ca: Path | None, cert: Path | None, key: Path | None) -> None:
-    """Raises ValueError for files that would not be used."""
+    """Raises ValueError for files without a use."""
     if url == EMBEDDED and (ca or cert or key):
         raise ValueError("tls_ca, tls_cert and tls_key go with a url: the embedded bus is on loopback alone")  # fmt: skip
     if key and not cert:

@@ -77,23 +77,23 @@ class AdmissionSettings(BaseModel):
 
     @property
     def is_reachable_by_others(self) -> bool:
-        """Whether the webhook listens on an address that is not this machine's own."""
+        """Whether the webhook listens on an address beyond this machine."""
         return not _is_loopback(self.host)
 
     @property
     def answers_diagnosis(self) -> bool:
-        """Whether there is a port of health, and it tells what the scheduler knows."""
+        """Whether there is a port of health with the scheduler's diagnosis."""
         if self.mode not in ("shadow", "enforce"):
             return False
         return _is_loopback(self.health_host) if self.diagnosis is None else self.diagnosis
 
     @property
     def is_open(self) -> bool:
-        """Whether whoever reaches the webhook from elsewhere may send it reviews."""
+        """Whether any remote client of the webhook may send it reviews."""
         return self.is_reachable_by_others and self.client_ca is None
 
     def require_authenticated(self) -> None:
-        """Raises SettingsError where reviews would count that anybody on the network can forge."""
+        """Raises SettingsError if effective reviews could be forged from the network."""
         if self.mode != "enforce" or not self.is_open or self.allow_unauthenticated:
             return
         raise SettingsError(
@@ -114,7 +114,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def announcement_of(wanted: AdmissionSettings) -> str:
-    """What ``bursar up`` says of admission when it starts: the mode, the address, and who may send reviews."""
+    """The lines of ``bursar up`` about admission at its start: the mode, the address, and the allowed senders of reviews."""
     if wanted.mode in ("off", "watch"):
         return {
             "off": "off: quotas are listed, and hold nobody",

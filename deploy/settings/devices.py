@@ -10,7 +10,7 @@ from bus.kube.watch.labels import Accelerator
 
 #: Of a resource of Kubernetes with a domain.
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")  # fmt: skip
-#: Most that are named.
+#: Most names.
 MOST = 32
 
 

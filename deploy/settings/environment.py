@@ -1,4 +1,4 @@
-"""The only reader of the settings in the environment. What its variables mean is said in :mod:`deploy.settings.shape`."""
+"""The only reader of the settings in the environment. Its variables are explained in :mod:`deploy.settings.shape`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The settings file: YAML, read strictly, with the line of every key.
 
-Only mappings, lists and plain values: no tags that build objects, no anchors (an alias may unfold to gigabytes), no key
-twice. Lines are kept so that a message can point to one.
+Only mappings, lists and plain values: no tags for objects, no anchors (an alias may unfold to gigabytes), no key
+twice. Lines are kept, so messages can point to one.
 
 Source: docs/wrong-input.md.
 """
@@ -19,12 +19,12 @@ from deploy.errors import SettingsError
 #: Largest settings file in bytes.
 LARGEST = 1024 * 1024
 
-#: What a value may be.
+#: Types of a value.
 _PLAIN = {"map", "seq", "str", "int", "float", "bool", "null"}
 
 
 class SettingsFile(msgspec.Struct, frozen=True):
-    """What a file says, and on which line each key stands."""
+    """The content of a file, with the line of each key."""
 
     path: Path
     values: dict[str, Any]
@@ -40,7 +40,7 @@ class SettingsFile(msgspec.Struct, frozen=True):
 
 
 def read_settings_file(path: Path) -> SettingsFile:
-    """The file at ``path``; an empty one says nothing. Raises SettingsError naming path and line."""
+    """The file at ``path``; an empty one has no keys. Raises SettingsError naming path and line."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)

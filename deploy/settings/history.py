@@ -1,4 +1,4 @@
-"""How a long history is kept: where its segments lie, and how long table and bus keep what they hold.
+"""Settings of a long history: the place of its segments, and the retention of table and bus.
 
 Source: docs/history.md (segments).
 """

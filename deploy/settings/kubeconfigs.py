@@ -1,4 +1,4 @@
-"""Kubeconfig files that were named: a wrong name is an error that says it, never another cluster, and never the recording."""
+"""Configured kubeconfig files: a wrong name is an error, never another cluster, and never the recording."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LARGEST = 16 * 1024 * 1024
 
 
 def check(environment: Mapping[str, str], kubeconfig: str, context: str) -> None:
-    """Raises SettingsError where a kubeconfig was named that is not there, or a context that none of them has.
+    """Raises SettingsError for an absent kubeconfig, or for a context in none of the files.
 
-    ``kubeconfig`` and ``context`` are those of the settings. Of the files that KUBECONFIG lists, as for kubectl, some may be
-    absent, and not all.
+    ``kubeconfig`` and ``context`` are those of the settings. Of several files in KUBECONFIG some may be
+    absent, as for kubectl, but not all.
     """
     listed = environment.get("KUBECONFIG", "")
     paths = [Path(part).expanduser() for part in listed.split(os.pathsep) if part]
@@ -65,7 +65,7 @@ def _check_context(paths: list[Path], context: str) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A kubeconfig as it is written. Of its content nothing is repeated: it holds tokens."""
+    """A kubeconfig as written. Its content is never repeated: it holds tokens."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)

@@ -1,6 +1,6 @@
-"""Reads the settings of this process: options, environment and file, and says which of them is wrong where one is.
+"""Reads the settings of this process: options, environment and file. An error names the wrong one.
 
-A problem names the option, the variable, or the file and its line. Values are not repeated, since they may be secret.
+A message names the option, the variable, or the file and its line. Values are not repeated, since they may be secret.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def _says_data() -> bool:
 
 
 def cluster_access(settings: Settings) -> client.Access | None:
-    """Where the cluster is; None where nothing points to one. Opens no connection.
+    """The cluster's address; None without one. Opens no connection.
 
-    Raises SettingsError for a kubeconfig or a context that was named and is not there.
+    Raises SettingsError for an absent configured kubeconfig or context.
     """
     check(environment(), settings.cluster.kubeconfig, settings.cluster.context)
-    # The Kubernetes client takes half a second to import, which no question to the ledger should pay.
+    # Importing the Kubernetes client takes half a second; questions to the ledger should not pay for it.
     from bus.kube import client
 
     return client.discover(environment(), settings.cluster.kubeconfig, settings.cluster.context)
@@ -80,7 +80,7 @@ def _refuse_unknown_variables() -> None:
 
 
 def _unreadable(error: UnreadableVariable) -> SettingsError:
-    """The variable of a list or mapping that is no JSON. The library names its part alone."""
+    """The error for the variable of a list or mapping without valid JSON. The library names its part alone."""
     part = str(error).partition('"')[2].partition('"')[0]
     for name, value in environment().items():
         if name.upper().startswith(f"BURSAR_{part.upper()}") and value:
@@ -95,7 +95,7 @@ def _unreadable(error: UnreadableVariable) -> SettingsError:
 
 
 def _listed() -> set[str]:
-    """The variables that take lists or mappings."""
+    """The variables with lists or mappings."""
     # Read from the source of the models: only where a variable is wrong.
     from deploy.settings.reference import keys
 

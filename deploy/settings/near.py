@@ -1,4 +1,4 @@
-"""The error for an unknown name, with the existing names that are near it."""
+"""The error for an unknown name, with similar existing names."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections.abc import Iterable
 from deploy.errors import AbsentObjectError
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: Names that a message has room for.
+#: Most names in a message.
 SHOWN = 5
 #: From here on two names are near each other.
 NEAR = 0.6
 
 
 def absent(kind: str, name: str, known: Iterable[str]) -> AbsentObjectError:
-    """The error for a name that is not among ``known``."""
+    """The error for a name outside ``known``."""
     there = sorted(set(known))
     near = [
         one
         for one in difflib.get_close_matches(name, there, SHOWN, NEAR)
-        # A namespace that is right makes no name similar.
+        # An equal namespace alone makes no name similar.
         if difflib.SequenceMatcher(None, name.split("/")[-1], one.split("/")[-1]).ratio() >= NEAR
     ]
     near += [one for one in there if name and name in one and one not in near][: SHOWN - len(near)]
     if near:
         rest = f"; is it {' or '.join(near)}?"
     elif there:
-        # A uid says nothing to whoever mistyped a name.
+        # A list of uids does not help after a typing error.
         there = [one for one in there if not _UID.fullmatch(one)] or there
         more = f" and {len(there) - SHOWN:,} more" if len(there) > SHOWN else ""
         rest = f"; there are {', '.join(there[:SHOWN])}{more}"

@@ -1,4 +1,4 @@
-"""Where each setting in force comes from."""
+"""The source of each setting in force."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deploy.settings.shape import Settings
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """A setting, its value as it may be shown, and the place that says it."""
+    """A setting, its value in a form to show, and its source."""
 
     key: Key
     shown: str
@@ -28,7 +28,7 @@ class Origin(msgspec.Struct, frozen=True):
 def origins(
     settings: Settings, options: Mapping[str, Any], config: Path | None = None
 ) -> list[Origin]:
-    """All settings, in the order of the reference. ``options`` and ``config`` are what ``settings`` were loaded with."""
+    """All settings, in the order of the reference. ``options`` and ``config`` are those behind ``settings``."""
     named = config or (Path(variable) if (variable := environment().get("BURSAR_CONFIG")) else None)
     file = read_settings_file(named) if named is not None else None
     return [Origin(key, _shown(key, settings), _origin(key, options, file)) for key in keys()]
@@ -57,7 +57,7 @@ def _origin(key: Key, options: Mapping[str, Any], file: SettingsFile | None) -> 
     for length in range(len(key.place) - 1, 0, -1):
         name = "BURSAR_" + "__".join(key.place[:length]).upper()
         if name in there and name.lower() not in SHORT_FORMS:
-            # The variable of a whole part is JSON, which was read already.
+            # The variable of a whole part is JSON, and was read already.
             if _says(json.loads(environment()[there[name]]), key.place[length:]):
                 return f"variable {there[name]}"
     if file is not None:

@@ -1,9 +1,8 @@
-"""Where the ledger and the bus are, read without the rest of the settings: what a question needs of them.
+"""The places of the ledger and the bus, read without the rest of the settings: enough for a question.
 
 The whole model of :mod:`deploy.settings.shape` takes longer to import than a question to a small ledger takes to
-answer. What stands
-in other parts is checked by the commands that use it. Whatever is unusual here, or wrong, is left to the model: it says
-what is wrong, and a place found here is always the one that the model would find.
+answer. Commands check the other parts themselves. Unusual or wrong settings are left to the model, and it
+reports the error. A place found here is always equal to the model's.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 
 #: A cluster's name in the history.
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-#: Fields of the bus that are files.
+#: Fields of the bus with files.
 BUS_FILES = ("credentials", "server", "tls_ca", "tls_cert", "tls_key")
-#: Fields of the parts that are read here, and the names of the others but those of reactors.
+#: Fields of the parts read here, and the names of the others, without those of reactors.
 FIELDS = {
     "ledger": frozenset({"url", "heads_file", "signing_key", "anchor", "anchor_key"}),
     "bus": frozenset({"url", "monitor_urls", "replicas", *BUS_FILES}),
@@ -66,7 +65,7 @@ class BusPlace:
 
     @property
     def address(self) -> tuple[str, Credentials]:
-        """URL without its user, and what to log in with."""
+        """URL without its user, and the login."""
         return bus_address(self.url, self.credentials)
 
     @property
@@ -85,7 +84,7 @@ class PastLedger:
 
 @dataclass(frozen=True)
 class LedgerPlace:
-    """Where the ledger of this process is, of which cluster it speaks where none is named, and where the bus is."""
+    """The place of this process's ledger, its default cluster, and the place of the bus."""
 
     data: Path
     ledger_url: str
@@ -93,7 +92,7 @@ class LedgerPlace:
     bus: BusPlace = BusPlace()
     #: The ledger as it was earlier; None = as it is.
     past: PastLedger | None = None
-    #: The key under which names of users stand there; None = as they are.
+    #: The key of users' names there; None = they are unchanged.
     user_key: Path | None = None
 
     @property
@@ -103,7 +102,8 @@ class LedgerPlace:
 
 
 def place(options: Mapping[str, Any], config: Path | None = None) -> LedgerPlace:
-    """The place, as :func:`deploy.settings.load.load` has it with the same ``options``. Raises SettingsError as that does."""
+    """The place, equal to that of :func:`deploy.settings.load.load`
+    with the same ``options``. Raises the same SettingsError."""
     found = _usual(options, config)
     if found is None:
         from deploy.settings.load import load
@@ -214,6 +214,6 @@ def _is_known(file: Mapping[str, Any]) -> bool:
 
 
 def _is_other(part: str) -> bool:
-    """Whether a part of the settings is none of those that are read here. A reactor's section has the name of its folder."""
+    """Whether a part of the settings is not read here. A reactor's section has the name of its folder."""
     # To import the reactors for their names would take longer than most questions.
     return part in OTHERS or (part.isidentifier() and (REACTORS / part / "reactor.py").is_file())

@@ -2,7 +2,7 @@
 
     python -m deploy.settings.reference > docs/settings.md
 
-Read from the models and the comments above their fields, so that the page cannot say anything else than the program does.
+Read from the models and the comments above their fields, so the page always equals the program.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it, the short form first."""
+        """The environment variables of it, the short form first."""
         long = "BURSAR_" + "__".join(self.place).upper()
         short = {full.upper(): name.upper() for name, full in SHORT_FORMS.items()}.get(long)
         return (short, long) if short else (long,)
 
 
 def keys(model: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> Iterator[Key]:
-    """All settings, in the order in which they are declared."""
+    """All settings, in the order of declaration."""
     comments = _comments(model)
     for name, field in model.model_fields.items():
         kind, place = field.annotation, (*above, name)
@@ -81,7 +81,7 @@ def keys(model: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> Iter
 
 
 def text(value: Any) -> str:
-    """A value as the settings file has it; "" for nothing."""
+    """A value in the form of the settings file; "" for none."""
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     if isinstance(value, bool):
@@ -93,7 +93,7 @@ def text(value: Any) -> str:
         return ", ".join(f"{key}: {text(one)}" for key, one in value.items())
     if isinstance(value, BaseModel):
         shown = value.model_dump_json(exclude_defaults=True)
-        # One that changes nothing is known by its first field.
+        # A value equal to the defaults is shown by its first field.
         return (
             shown
             if shown != "{}"
@@ -197,7 +197,7 @@ def _unit(name: str) -> str:
 
 @cache
 def _comments(model: type[BaseModel]) -> dict[str, str]:
-    """What stands above each field, after ``#:``."""
+    """The ``#:`` comment above each field."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not (
@@ -212,7 +212,7 @@ def _comments(model: type[BaseModel]) -> dict[str, str]:
             if stripped.startswith("#:"):
                 comments.append(stripped.removeprefix("#:").strip())
             elif (field := re.match(r"    (\w+): ", line)) and field[1] in model.model_fields:
-                # What stands above several fields is about all of them.
+                # A comment above several fields is about all of them.
                 meaning = " ".join(comments) or meaning
                 found[field[1]], comments = meaning, []
             else:

@@ -3,7 +3,7 @@
 Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<FIELD>``, one YAML file (``--config`` or
 ``BURSAR_CONFIG``), the defaults below. Short forms: ``BURSAR_DATA``, ``BURSAR_LEDGER``, ``BURSAR_BUS`` and
 ``BURSAR_NATS_SERVER``. Everything is strict: an unknown name is an error, since a misspelt setting would
-else be a default that nobody asked for. URLs may hold passwords, so they are shown through
+silently keep its default. URLs may hold passwords, so they are shown through
 :func:`deploy.settings.addresses.masked` only.
 
 Source: docs/architecture.md (deploy); docs/reliability.md.
@@ -130,7 +130,7 @@ class BusSettings(_Part):
 
     @property
     def monitors(self) -> tuple[str, ...]:
-        """``monitor_urls``, which may hold passwords."""
+        """``monitor_urls``, possibly with passwords."""
         return tuple(url.get_secret_value() for url in self.monitor_urls)
 
     @property
@@ -140,7 +140,7 @@ class BusSettings(_Part):
 
     @property
     def address(self) -> tuple[str, Credentials]:
-        """URL without its user, and what to log in with."""
+        """URL without its user, and the login."""
         return bus_address(self.url.get_secret_value(), self.credentials)
 
     @property
@@ -240,7 +240,7 @@ class LabelSettings(_Part):
         return name if names is None else names.sealed(name)
 
     def policy(self) -> LabelPolicy:
-        """What sources may take from labels. Raises SettingsError where the key of users' names cannot be read."""
+        """The labels that sources may record. Raises SettingsError for an unreadable key of users' names."""
         return LabelPolicy(
             names=self.names(),
             team=self.team,
@@ -258,7 +258,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="BURSAR_", env_nested_delimiter="__", extra="forbid", frozen=True
     )
-    #: What the file says, and where; set for the time of :func:`deploy.settings.load.load`.
+    #: The file's content, by line; set during :func:`deploy.settings.load.load`.
     file: ClassVar[SettingsFile | None] = None
 
     #: Folder of everything embedded: the ledger, the bus, locks.
@@ -276,18 +276,18 @@ class Settings(BaseSettings):
     tracing: TracingSettings = TracingSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
-        """What is set of a reactor."""
+        """The section of a reactor."""
         found: ReactorSettings = getattr(self, reactor.name)
         return found
 
     @property
     def wanted(self) -> dict[str, tuple[Mode, ReactorPolicy]]:
-        """Reactor to the mode and the policy that are wanted, of those that have one. Raises CullerEnvironmentError."""
+        """Reactor to its wanted mode and policy, for those with a policy. Raises CullerEnvironmentError."""
         found = {one.name: self.section(one).wanted(environment()) for one in REACTORS}
         return {name: wanted for name, wanted in found.items() if wanted is not None}
 
     def observed(self) -> LabelPolicy:
-        """What sources may take from objects. Raises SettingsError where the key of users' names cannot be read."""
+        """The parts of objects that sources may record. Raises SettingsError for an unreadable key of users' names."""
         return replace(self.labels.policy(), accelerators=self.devices.policy())
 
     @property
@@ -297,7 +297,7 @@ class Settings(BaseSettings):
 
     @property
     def state_file(self) -> Path:
-        """What the sources of a running ``bursar up`` say of themselves, for ``bursar status``."""
+        """The state of the sources of a running ``bursar up``, for ``bursar status``."""
         return self.data / "up.json"
 
     @property
@@ -324,7 +324,7 @@ class Settings(BaseSettings):
 
     @property
     def signing_key(self) -> Path:
-        """The key that signs them."""
+        """The key of the signatures."""
         return self.ledger.signing_key or self.data / "signing.key"
 
     @classmethod
@@ -336,7 +336,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Options, environment, file; no ``.env`` file, since a working folder must not change what is booked."""
+        """Options, environment, file; no ``.env`` file, since a working folder must not change bookings."""
         found = [init_settings, _Environment(settings_cls)]
         if cls.file is not None:
             found.append(InitSettingsSource(settings_cls, cls.file.values))
