@@ -1,7 +1,7 @@
-"""The admission side of one process: journals, view, handler and withdrawals, and in the process that keeps, keeper and queues.
+"""The admission side of one process: journals, view, handler and withdrawals; in the keeper's process, reconciler and queues.
 
-Every replica answers; one keeps (``bursar up``). A replica is ready when it has read the history to the end that
-there was when it began. What is put around the handler stands here, too: shadow mode, proofs, and what is said in time.
+Every replica answers; one keeps (``bursar up``). A replica is ready when it has read the history up to its end
+at the start. The wrappers of the handler are here, too: shadow mode, proofs, and answers at the deadline.
 
 Source: ``docs/admission.md``.
 """
@@ -50,7 +50,7 @@ from reactors.webhook.review import Answer, Review
 if TYPE_CHECKING:
     from projections.engine.heads import Signer
 
-#: Between two looks at what a complete list would settle.
+#: Between two searches for kinds to list.
 DUE_SECONDS = 5.0
 
 
@@ -85,10 +85,10 @@ async def following(
 ) -> AsyncIterator[Admission]:
     """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
 
-    ``ledger`` holds snapshots, of which the newest is begun with that ``signer`` sealed; None: the whole history is read.
-    ``writes`` off: it is another process's, so no snapshot is written, and what follows one is read from the bus.
-    ``relist(kind)`` asks for a
-    complete list of a kind. Who keeps works off the queues, too, where it can start what waits by ``starts``.
+    ``ledger`` holds snapshots; the newest one sealed by that ``signer`` is loaded first. None: the whole history is read.
+    ``writes`` off: another process writes the ledger, so this one writes no snapshot, and reads the bus after a snapshot.
+    ``relist(kind)`` requests a complete list of a kind. The keeper works
+    off the queues, too, if it can start workloads by ``starts``.
     """
     make = partial(
         Readers, transport, clock, cluster=cluster, source=source, requires_namespaces=requires_namespaces,
@@ -149,9 +149,9 @@ def _is_behind(error: Exception | None) -> bool:
 
 
 def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
-    """What is answered where nobody decided in time. What was refused so is taken back if it is stored later.
+    """The answer without a decision in time. A refused request's decision is withdrawn if it is stored later.
 
-    What no quota governs passes, as there was nothing to decide; so does the start of what was released, which is decided.
+    Ungoverned objects pass, as there was nothing to decide. So does the start of a released workload, since it is decided.
     """
     closed = closed_for({CLAIMS, TEMPLATES, *((kind.group, kind.resource) for kind in GOVERNED)})
 
@@ -173,7 +173,7 @@ def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
 
 
 def outlining(admission: Admission, *, is_shadow: bool = False) -> Unread:
-    """What is answered where a review cannot be read exactly."""
+    """The answer to a review that cannot be read exactly."""
     outlines = Outlines(admission.view, admission.journals)
 
     def answer(outline: Outline, reason: str | None) -> Answer:
@@ -184,7 +184,7 @@ def outlining(admission: Admission, *, is_shadow: bool = False) -> Unread:
 
 
 def as_warning(answer: Answer) -> Answer:
-    """A refusal that refuses nothing."""
+    """A refusal turned into a warning."""
     warning = f"Bursar would refuse this: {answer.message}"
     return Answer(True, answer.reason, warnings=(warning, *answer.warnings))
 
@@ -201,7 +201,7 @@ def proving(
 
 
 def shadowed(handler: Handler) -> Callable[[Review], Any]:
-    """``handler``, whose refusals become warnings."""
+    """``handler``, with warnings in place of refusals."""
 
     async def answer(review: Review) -> Answer:
         answered = await handler(review)

@@ -1,9 +1,9 @@
-"""Reviews decided again: by the journal before each entry, and by what its basis says was asked and read.
+"""Reviews decided again: by the journal before each entry, and by the request and the reads recorded in its basis.
 
-Two questions, as the answers come from two places of the history. Is the entry what the rules make of its request, on top of
-the journal? And was the quota the one that the cluster's state of that moment gives? Pure.
+Two checks, as the answers come from two places of the history. Is the entry the result of the rules for its request, on top of
+the journal? And was the quota the right one for the cluster's state of that moment? Pure.
 
-Source: docs/architecture.md; docs/limits.md has what is taken as recorded.
+Source: docs/architecture.md; docs/limits.md lists the recorded parts that are trusted.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def is_review(fact: Fact) -> bool:
 
 
 def has_basis(fact: Fact) -> bool:
-    """Whether an entry says what it was decided on; entries of older versions do not."""
+    """Whether an entry records its basis; entries of older versions do not."""
     if isinstance(fact, AdmissionDecided):
         return fact.basis is not None
     return isinstance(fact, QuotaDeclared) and bool(fact.operation)
 
 
 def decided_again(draft: TreeOverlay, fact: Fact, time_us: int) -> Fact:
-    """What the rules make of the request in ``fact`` on top of ``draft``."""
+    """The result of the rules for the request in ``fact`` on top of ``draft``."""
     if isinstance(fact, QuotaDeclared):
-        # An admitted delete records what is left of the quota until it is gone.
+        # An admitted delete records the quota's limits until it is gone.
         spec = None if fact.operation == "DELETE" else fact.spec
         proposal = Proposal(
             fact.operation, fact.quota, fact.uid, fact.parent, spec, fact.request, fact.old_parent
@@ -51,7 +51,7 @@ def decided_again(draft: TreeOverlay, fact: Fact, time_us: int) -> Fact:
 
 
 def request_of(fact: AdmissionDecided, basis: Basis) -> Request:
-    """What was asked."""
+    """The request."""
     unstated = _unstated(fact, basis)
     return Request(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.demand, fact.types, fact.request,
@@ -61,7 +61,7 @@ def request_of(fact: AdmissionDecided, basis: Basis) -> Request:
 
 
 def _unstated(fact: AdmissionDecided, basis: Basis) -> dict[str, tuple[str, ...]]:
-    """What containers did not state; who they are only a refusal says."""
+    """The limits not stated by containers; only a refusal records the containers."""
     found = {}
     for key in basis.unstated:
         plain = f"limits.{key.partition('.')[2]}"
@@ -71,15 +71,15 @@ def _unstated(fact: AdmissionDecided, basis: Basis) -> dict[str, tuple[str, ...]
 
 
 def id_of(event: Event, fact: Fact) -> str:
-    """The id that such an entry has."""
+    """The id of such an entry."""
     request = getattr(fact, "request", "")
     return f"{event.cluster}/admission/{request}/{fact.number}"
 
 
 def is_true(tree: str, fact: Fact, view: AdmissionState) -> bool:
-    """Whether ``view``, which read as much, finds the same quota and refusal for a request, and of a scale the same demand.
+    """Whether ``view``, with the same reads, finds the same quota and refusal for a request, and for a scale the same demand.
 
-    ``tree``: where the entry stands.
+    ``tree``: the entry's tree.
     """
     if not isinstance(fact, AdmissionDecided) or fact.basis is None:
         # A quota's object says where it belongs.
@@ -90,7 +90,7 @@ def is_true(tree: str, fact: Fact, view: AdmissionState) -> bool:
     if basis.label == SEEN:
         found = view.objects.get(fact.uid)
         if found is None:
-            # An owner that was not seen yet is charged where it is charged already.
+            # An unobserved owner stays charged at its present place.
             return fact.child is not None
         labels, namespace = found.labels, found.namespace
         is_scale = basis.replicas is not None
@@ -107,5 +107,5 @@ def _where(
     view: AdmissionState, labels: dict[str, str], namespace: str, fact: AdmissionDecided
 ) -> QuotaRef | None:
     where = view.place(labels, namespace)
-    # An owner whose charge is raised: where it is charged, whatever it names.
+    # An owner with a raised charge: its present place, for any named quota.
     return (view.counted(labels, namespace) or where) if fact.child is not None else where

@@ -1,4 +1,4 @@
-"""The decision on a question about one tree: made with others that wait, appended to the tree's journal, then answered.
+"""The decision on a question about one tree: made with other waiting ones, appended to the tree's journal, then answered.
 
 A dry run is decided and not appended.
 
@@ -17,7 +17,7 @@ from reactors.admission.deciding.mapping import QuotaRef
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Review
 
-#: The one journal of refusals that name no quota which exists. It never has a quota.
+#: The journal of refusals without an existing quota. It never has a quota.
 UNKNOWN = "unknown"
 
 
@@ -30,7 +30,7 @@ class Decisions:
         self._batchers: dict[str, DecisionBatcher] = {}
 
     def tree(self, name: str) -> Tree:
-        """A tree to read; one that does not exist is not remembered."""
+        """A tree to read; a missing one is not created."""
         return self._journals.trees.get(name) or Tree(name)
 
     def tree_of(self, where: QuotaRef) -> Tree:
@@ -38,7 +38,7 @@ class Decisions:
         return self.tree(self._journals.places.get((where.kind, where.quota), UNKNOWN))
 
     def is_closed(self, where: QuotaRef, namespace: str) -> bool:
-        """Whether the quota takes no workload of the namespace, whatever it has left."""
+        """Whether the quota takes no workload of the namespace, even with room."""
         node = self.tree_of(where).nodes.get(where.quota)
         if where.refusal or node is None or node.observed is None:
             return True
@@ -47,13 +47,13 @@ class Decisions:
     async def decide(
         self, tree: str, question: Callable[[TreeOverlay, int], A], review: Review
     ) -> A:
-        """The decision that ``question`` makes on top of a tree, once it is stored; of a dry run at once."""
+        """The decision of ``question`` on top of a tree, once it is stored; of a dry run at once."""
         if review.dry_run or tree not in self._journals.trees:
             decision = question(TreeOverlay(self.tree(tree)), self._clock.now_us())
             if review.dry_run:
                 return decision
             if decision.verdict == "refused":
-                # No journal for a name that nobody but the asker knows.
+                # No journal for a name known only from the request.
                 tree = UNKNOWN
         batcher = self._batchers.get(tree)
         if batcher is None:

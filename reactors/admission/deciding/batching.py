@@ -1,8 +1,8 @@
-"""ADAPTER: where reviews wait for their answer: decided in order of arrival, appended together.
+"""ADAPTER: waiting reviews, decided in order of arrival and appended together.
 
-One append of a tree is under way at a time, as the next one stands on it. What arrives meanwhile is
-decided in one draft and appended as one event, so that a flush to disk is shared by all that wait
-for it. An answer is given when it is stored, never before.
+A tree has one append in progress at a time, as the next one depends on it. Reviews that arrive meanwhile are
+decided in one draft and appended as one event, so all of them share one flush to disk.
+An answer is given when it is stored, never before.
 
 Source: docs/architecture.md; tests/benchmarks/README.md (grouped appends).
 """
@@ -25,7 +25,7 @@ Answer = AdmissionDecided | QuotaDeclared
 A = TypeVar("A", AdmissionDecided, QuotaDeclared)
 #: Bytes of one decision; a message of the stream carries 64 KiB. Decisions of few amounts are not measured.
 LARGEST, FEW = 60 * 1024, 100
-#: A decision still to be made: what to do with a draft at a time.
+#: A decision to make on a draft at a time.
 Question = Callable[[TreeOverlay, int], Answer]
 
 
@@ -47,7 +47,7 @@ class DecisionBatcher:
         self._working: asyncio.Task[None] | None = None
 
     async def ask(self, question: Callable[[TreeOverlay, int], A], request: str) -> A:
-        """The decision, once it is stored. Raises what the bus raises; then nothing may be assumed."""
+        """The decision, once it is stored. Raises the bus's errors; then nothing may be assumed."""
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(question, request, answer))
         if self._working is None:
@@ -66,7 +66,7 @@ class DecisionBatcher:
                 try:
                     await self._settle(batch)
                 except Exception as error:
-                    # Everybody who waits is told; the server above answers as it does without us.
+                    # All waiting reviews get the error; the server above answers as it does without us.
                     for waiting in batch:
                         if not waiting.answer.done():
                             waiting.answer.set_exception(error)
@@ -82,7 +82,7 @@ class DecisionBatcher:
                 try:
                     answer = storable(waiting.question(draft, now_us))
                 except Exception as error:
-                    # A question that fails is answered so; those beside it are decided.
+                    # An error of one question is its own answer; those beside it are decided.
                     waiting.answer.set_exception(error)
                     continue
                 draft.add(answer, now_us)

@@ -1,4 +1,4 @@
-"""The answer to a review of an autoscaler: whether its target would fit at the most replicas that it may have. Pure.
+"""The answer to a review of an autoscaler: whether its target would fit at its largest number of replicas. Pure.
 
 Source: ``docs/admission.md``.
 """
@@ -15,7 +15,7 @@ from reactors.webhook.review import Answer, Review
 
 
 def answer_autoscaler(review: Review, context: Context) -> Answer:
-    """Whether its target would fit at ``maxReplicas``. Nothing is charged: each scale asks for itself."""
+    """Whether its target would fit at ``maxReplicas``. Nothing is charged: each scale has its own review."""
     view, journals = context.view, context.journals
     target = kinds.target_of(review.object or {})
     found = view.named(target.kind, review.namespace, target.name)

@@ -1,4 +1,4 @@
-"""Reviews of what hangs below an owner: it passes where all that lives there, this one included, fits the owner's charge.
+"""Reviews of objects below an owner: one passes if all live pods there, with this object, fit the owner's charge.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -23,11 +23,11 @@ _COVERED = Answer(True, "covered")
 def resolve_below(
     below: Below, review: Review, context: Context, scales: Object | None = None
 ) -> Answer | Charge:
-    """The owner's charge with the child, or the answer where that is not asked for.
+    """The owner's charge with the child, or an answer without a decision.
 
-    An owner without a quota is asked for nothing. Else the child is asked for as the owner's charge where pods that another
-    process lets pass could be too many with this one, and where no controller makes it: the journal has the asks in one order.
-    Where the owner was not observed yet, it was reviewed a moment ago itself; what a controller makes below it counts, and is
+    An owner without a quota needs none. Otherwise the journal decides the owner's charge in two cases: pods admitted
+    by other processes could be too many with this one, or no controller makes the child. The journal has one order of requests.
+    An unobserved owner was reviewed itself a moment ago. A child made by its controller counts, and is
     charged when it is observed.
     The journal records changes of one replica's request, and scales of ``scales``, an object observed in an older version.
     """
@@ -41,7 +41,7 @@ def resolve_below(
     if holder is not None and where is None:
         return ALLOWED
     is_asked = scales is not None or children.is_asked(below, review)
-    # Counted before the check, so that the check includes it.
+    # Counted before the check, so the check includes it.
     undo = children.expect(below)
     if holder is None or where is None:
         answer = Answer(True, "owner-unseen")

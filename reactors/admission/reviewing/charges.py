@@ -1,4 +1,4 @@
-"""What the tree of a quota decides: the charge that a review asks for, and the objects that are looked at in that moment.
+"""The decisions of a quota's tree: the charge that a review requests, and the objects read in that moment.
 
 Source: ``docs/admission.md``.
 """
@@ -30,11 +30,11 @@ class Charge(msgspec.Struct, frozen=True):
     basis: Basis
     #: The object of a scale, as it was observed. Its request may have changed by the decision.
     scales: Object | None = None
-    #: A child, and the owner that is charged for it.
+    #: A child, and the owner charged for it.
     below: tuple[Below, Holder] | None = None
-    #: The request, now and before, of an object that comes from another quota or owner: its pods are charged with it.
+    #: The request, now and before, of an object from another quota or owner: its pods are charged with it.
     comes: tuple[Ask, Stored] | None = None
-    #: The operator that other software names for the workload.
+    #: The operator of the workload, if it is other software.
     managed_by: str = ""
 
 
@@ -43,7 +43,7 @@ class ChargeDecision:
 
     def __init__(self, charge: Charge, review: Review, context: Context) -> None:
         self._charge, self._review, self._context = charge, review, context
-        #: Takes back that the child counts, as an attempt before admitted it.
+        #: Undoes the count of the child after an earlier attempt.
         self._undo: Undo | None = None
 
     def __call__(self, draft: TreeOverlay, now_us: int) -> AdmissionDecided:
@@ -74,7 +74,7 @@ class ChargeDecision:
     def _with_child(
         self, below: Below, holder: Holder, draft: TreeOverlay, request: Request, now_us: int
     ) -> tuple[AdmissionDecided, Undo | None]:
-        """The decision on the owner's charge with all that lives below it at this moment, and the undo of the child's count.
+        """The decision on the owner's charge with all live pods below it at this moment, and the undo of the child's count.
 
         An admitted child counts from now on; without one there is no undo.
         """

@@ -25,7 +25,7 @@ from reactors.webhook.review import Answer, Review
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The object that is charged for what hangs below it."""
+    """The object charged for all objects below it."""
 
     uid: str
     kind: str
@@ -42,9 +42,9 @@ class Below(msgspec.Struct, frozen=True):
 
     owner: Owner
     child: Child
-    #: What the stored object counts that is changed; None = it is new, or a scale that does not say.
+    #: The counted amounts of the stored object before the change; None = it is new, or a scale without them.
     before: dict[str, int] | None = None
-    #: Its change of what one replica asks for has to stand in the journal, as scales are reckoned with that.
+    #: Its change of one replica's request must be in the journal, as scales are calculated from it.
     reshapes: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Below(msgspec.Struct, frozen=True):
 
 
 class Children:
-    """Reads a view, and tells it what was let pass."""
+    """Reads a view, and notes admitted objects in it."""
 
     def __init__(self, view: AdmissionState, clock: Clock, controllers: Controllers) -> None:
         self._view = view
@@ -71,7 +71,7 @@ class Children:
         ask: kinds.Ask,
         before: Stored,
     ) -> Below | None:
-        """The object as its owner's, in place of what it asked for ``before``; None where it is charged in its own right."""
+        """The object as its owner's, in place of its request ``before``; None if it is charged in its own right."""
         if not self._is_owners(review, kind.kind, uid, owner):
             return None
         metadata = (review.object or {}).get("metadata") or {}
@@ -93,12 +93,12 @@ class Children:
         return bool(answers) and (kinds.is_open(owner.kind, kind) or is_there)
 
     def rises(self, below: Below) -> bool:
-        """Whether it would count more below this owner than what was seen of it there, or than what is changed."""
+        """Whether it would count more below this owner than its last observation there, or than its stored object."""
         uid, lives = below.child.uid, self._view.coverage.lives
         if not below.child.version:
             return True
         if self.adopts(below):
-            # What its owner adopts brings along what lives below it.
+            # An adopted object brings the pods below it along.
             return below.is_pod or bool(below.child.counts or lives.node(uid).total)
         if below.is_pod:
             known = lives.pod(uid)
@@ -111,21 +111,21 @@ class Children:
         )
 
     def adopts(self, below: Below) -> bool:
-        """Whether a controller takes in what it did not make, or that was not seen below it."""
+        """Whether a controller adopts an object that it did not make, or that was not observed below it."""
         child, coverage = below.child, self._view.coverage
         return bool(child.version) and below.owner.uid not in (
             coverage.lives.above(child.uid), coverage.parent_of(child.uid)
         )  # fmt: skip
 
     def holder(self, uid: str) -> Holder | None:
-        """Who is charged for what hangs below ``uid``; None where that was not seen, or is gone."""
+        """The object charged for everything below ``uid``; None if that was not observed, or was deleted."""
         if self._is_gone(uid):
             return None
         uid = self._view.coverage.holder(uid)
         found = self._view.objects.get(uid)
         if found is not None:
             labels, namespace = found.labels, found.namespace
-            # Where it is charged; one that may be charged nowhere gets no more.
+            # The place of its charge; without a right to a quota it gets no more.
             where = self._view.counted(labels, namespace) or self._view.place(labels, namespace)
             return Holder(
                 uid, found.kind, found.namespace, found.name, found.ask.demand,
@@ -141,11 +141,11 @@ class Children:
         )  # fmt: skip
 
     def unheld(self, below: Below, holder: Holder | None, review: Review) -> Answer | None:
-        """The refusal of what hangs below an owner for which nobody is charged, or that was not seen; None where it may pass.
+        """The refusal of an object below an owner without a charged holder, or below an unobserved one; None if it may pass.
 
-        Refused where the owner is gone. Where the owner was not seen yet, refused unless a
-        controller creates the object: a created object counts for the owner once that is seen, an adopted one may have been
-        charged to another quota, and may be larger than what the owner makes.
+        A deleted owner refuses it. An unobserved owner refuses it, unless a
+        controller creates the object: a created object counts for the owner once that is observed. An adopted one may have been
+        charged to another quota, and may be larger than the owner's own pods.
         """
         is_seen = below.owner.uid in self._view.objects
         if holder is not None and (is_seen or not self.adopts(below)):
@@ -162,7 +162,7 @@ class Children:
         return Answer(False, "owner-unseen", message, code=409)
 
     def _is_gone(self, uid: str) -> bool:
-        """Whether an object, or one that answers for it, was deleted."""
+        """Whether an object, or one of its owners, was deleted."""
         for _ in range(DEPTH):
             if not uid or self._view.gone(uid) is not None:
                 break
@@ -170,19 +170,19 @@ class Children:
         return self._view.gone(uid) is not None
 
     def expect(self, below: Below) -> Undo:
-        """Let it count from now on; gives what undoes that."""
+        """Count it from now on; returns a function to undo it."""
         now_us = self._clock.now_us()
         self._view.coverage.expire(now_us)
         return self._view.coverage.expect(below.child, now_us)
 
     def reshape(self, below: Below) -> None:
-        """What one replica of it asks for may be another from now on."""
+        """Note that the request of one replica may change from now on."""
         if below.reshapes:
             self._view.coverage.reshaped.add(below.child, self._clock.now_us())
 
     def is_asked(self, below: Below, review: Review) -> bool:
-        """Whether the owner is asked for it whatever it is charged with: a controller makes no more than was asked for, but
-        adopts any number, and users change what they like.
+        """Whether the owner's charge is decided for it at any size: a controller makes only requested pods, but
+        adopts any number, and users make any change.
         """
         is_users = bool(below.child.version) and not self.controllers.wrote(review)
         return is_users or below.reshapes or self.adopts(below)
@@ -190,14 +190,14 @@ class Children:
     def asks(
         self, below: Below, holder: Holder, held: dict[str, int], review: Review
     ) -> tuple[dict[str, int], Undo]:
-        """What the holder has to be charged with as the child counts from now on, and what undoes that.
+        """The needed charge of the holder with the child counted from now on, and a function to undo the count.
 
-        ``held``: its charge. Other processes may let pods pass at this moment that use all of it. So a child that is adopted, or
-        that a user changes, is charged in addition. Where the holder's own controller adopts a pod, it makes one pod less,
-        and only what the pod is larger is charged in addition.
+        ``held``: its charge. Other processes may admit pods at this moment that use all of it. So a child that is adopted, or
+        changed by a user, is charged in addition. If the holder's own controller adopts a pod, it makes one pod less,
+        and only the difference in size is charged in addition.
         """
         rises, is_added = self.rises(below), self.is_asked(below, review)
-        # An operator that anybody may stand for need not make one less for what is given to its object.
+        # An operator under any account need not make one less after an adoption by its object.
         is_open = kinds.is_open(below.owner.kind, below.child.kind)
         is_own = self.adopts(below) and below.owner.uid == holder.uid and not is_open
         before, over = self._weight(holder), summed(self._oversize(below), holder.types)
@@ -216,7 +216,7 @@ class Children:
         return summed(self._view.coverage.lives.node(holder.uid).below, holder.types)
 
     def _oversize(self, below: Below) -> dict[str, int]:
-        """How much more a pod asks for than each of those that its controller makes beside it, and than it was let to."""
+        """The request of a pod beyond that of its controller's other pods, and beyond its own earlier admission."""
         maker = self._view.objects.get(below.owner.uid)
         makes = maker is not None and maker.ask.per_replica is not None and maker.ask.demand
         if maker is None or not (below.is_pod and makes):
@@ -227,16 +227,16 @@ class Children:
         return less(less(below.child.counts, one), less(before, one))
 
     def need(self, below: Below, holder: Holder) -> dict[str, int]:
-        """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""
+        """The needed charge of the holder: for a pod the live pods, for a controller its whole request."""
         lives = self._view.coverage.lives
         sums = lives.node(holder.uid).pods if below.is_pod else lives.node(holder.uid).below
         return summed(sums, holder.types)
 
     def most(self, below: Below, holder: Holder) -> dict[str, int] | None:
-        """What may live below the holder with pods that other processes let pass, too; None where nobody can say.
+        """The most live pods below the holder, with unobserved ones admitted by other processes; None if unknown.
 
-        Those were not seen yet. Controllers make no more pods than their objects ask for, beside those that end. A charge
-        above what the objects ask for falls as soon as the keeper sees it unused, so nothing passes by it without an entry.
+        Controllers make no more pods than their objects request, beside ending ones. A charge
+        above the objects' requests falls as soon as the reconciler sees it unused, so no pod passes by it without an entry.
         """
         lives, types, maker = self._view.coverage.lives, holder.types, below.owner.uid
         wants = charged(holder.demand, types)
@@ -247,7 +247,7 @@ class Children:
         there = lives.node(maker).pods
         one, number = summed(below.child.counts, types), lives.node(maker).children
         if any(n > number * one.get(key, 0) for key, n in summed(there, types).items()):
-            # One that it adopted is larger than those that it makes.
+            # An adopted pod is larger than the controller's own.
             return None
         if less(summed(there, types), asked):
             return None
@@ -256,9 +256,9 @@ class Children:
         return {key: n + ends.get(key, 0) for key, n in total.items()}
 
     def orphaned(self, review: Review, kind: str, uid: str) -> Holder | None:
-        """The owner from which the garbage collector takes its children, before it is deleted without them.
+        """The owner whose children the garbage collector orphans before its deletion.
 
-        Only where that owner is charged itself: one that goes while its own owner stays is made anew, pods and all.
+        Only if that owner is charged itself: if its own owner stays, it is made again with all its pods.
         """
         old = (review.old_object or {}).get("metadata") or {}
         owner = kinds.governing_owner(old) if review.operation == "UPDATE" else None

@@ -1,11 +1,11 @@
 """The reviews of claims of devices, and of their templates.
 
-The devices that a claim may get are charged to the quota that it names, else to the quota of its namespace.
+The devices that a claim may get are charged to the quota named in it, else to the quota of its namespace.
 
-A claim that Kubernetes makes for a pod is that pod's, which was asked for it. A user's claim that says so of itself is refused
-where a quota may govern it or the pod: Kubernetes would take it for the pod's own, whatever the pod's template says.
+A claim made by Kubernetes for a pod is part of that pod's review. A user may write a claim with the same mark. It is refused
+if a quota may govern it or the pod: Kubernetes would use it as the pod's own, for any template in the pod.
 
-A template never changes, but another one of its name may be made: not while something names it that was charged with less.
+A template never changes, but may be replaced by another of its name. It is refused while charged objects name it with less.
 
 Source: ``docs/admission.md`` ("Devices by claim").
 """
@@ -43,7 +43,7 @@ _FORGED = (
 
 
 def answer_template(review: Review, context: Context) -> Answer:
-    """Whether all that names a template may be given what it asks for. Raises DemandError for one that cannot be read."""
+    """Whether all objects that name a template may get its request. Raises DemandError for an unreadable one."""
     item, view, journals = review.object or {}, context.view, context.journals
     name = name_of(review, item.get("metadata") or {})
     requests = requests_of(item.get("spec") or {})
@@ -66,7 +66,7 @@ def answer_template(review: Review, context: Context) -> Answer:
 
 
 def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
-    """What a quota holds for an object."""
+    """The charge of a quota for an object."""
     grants = journals.grants(uid)
     charges = (
         g.charge for node, g in grants if (node.kind, node.name) == (where.kind, where.quota)
@@ -75,10 +75,10 @@ def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
 
 
 def resolve_claim(review: Review, context: Context) -> Answer | Charge:
-    """The charge of a claim, or its answer. What a claim requests never changes. So of an update only two things are looked
-    at: the owner that the claim names, and the quota that it names.
+    """The charge of a claim, or its answer. The request of a claim never changes. So an update is checked for two fields
+    only: the claim's owner and its quota.
 
-    Raises DemandError for a claim that cannot be read.
+    Raises DemandError for an unreadable claim.
     """
     item, view = review.object or {}, context.view
     metadata = item.get("metadata") or {}
@@ -107,16 +107,16 @@ def resolve_claim(review: Review, context: Context) -> Answer | Charge:
 
 
 def _maker(metadata: Mapping[str, Any]) -> tuple[bool, tuple[str, str]]:
-    """Whether Kubernetes made a claim for a pod, and for which."""
+    """Whether Kubernetes made a claim for a pod, and the kind and uid of its controller."""
     return is_generated(metadata), controller_of(metadata)
 
 
 def answer_named(
     ask: Ask, before: Stored, owner: Owner | None, review: Review, context: Context
 ) -> Answer | None:
-    """The refusal of what names a claim that no quota charges, in a quota that limits devices; None where it may pass.
+    """The refusal of an object with an uncharged claim, in a quota that limits devices; None if it may pass.
 
-    The quota is that of its labels, and that of its ``owner``. What it named there ``before`` it may go on to name.
+    The quota is that of its labels, and that of its ``owner``. Claims named there ``before`` stay allowed.
     """
     view, names = context.view, set(ask.claims)
     if isinstance(before, Ask) and before.labels == ask.labels:

@@ -1,4 +1,4 @@
-"""What reviews are resolved against: the observed objects, the journals of the trees, and the queues.
+"""The context of reviews: the observed objects, the journals of the trees, and the queues.
 
 Source: docs/architecture.md.
 """
@@ -18,7 +18,7 @@ from reactors.admission.state.state import AdmissionState
 from reactors.engine.journals import Journals
 
 Ahead = Callable[[QuotaRef, str], int]
-"""The number of workloads that wait in a quota's queue before one of this priority class that is made now."""
+"""The number of workloads in a quota's queue before a new one of this priority class."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -30,5 +30,5 @@ class Context(msgspec.Struct, frozen=True):
     decisions: Decisions
     clock: Clock
     ahead: Ahead
-    #: None: a decision that is stored too late for its answer lapses.
+    #: None: a decision stored too late for its answer lapses.
     withdrawals: Withdrawals | None

@@ -1,7 +1,7 @@
-"""Does a quota govern what a review asks about? Pure, and total: it raises for no review.
+"""The check whether a quota governs the object of a review. Pure, and total: it raises for no review.
 
-It is asked where a review would be refused for another reason than a quota's room: the object cannot be read, its owner was not
-seen or is gone, the decision failed. Such a refusal is meant for the work of a quota alone.
+It is made before refusals for other reasons than a quota's room: the object is unreadable, its owner was not
+observed or was deleted, the decision failed. Such a refusal is meant only for objects under a quota.
 
 Source: ``docs/admission.md`` ("What no quota governs").
 """
@@ -21,12 +21,12 @@ _LABELS = frozenset({LABEL, ELASTIC_LABEL})
 
 
 def is_governed(view: AdmissionState, review: Review, *, is_late: bool = False) -> bool:
-    """Whether a quota may be charged for the reviewed object: by its namespace, by a label anywhere in the object, by its charge,
-    or by an owner above it. Quotas themselves are governed.
+    """Whether a quota may be charged for the reviewed object: by its namespace, by a label anywhere in the object, by its
+    charge, or by an owner above it. Quotas themselves are governed.
 
-    An owner, or the object of a scale, that this process has not seen may be charged: another process may have admitted it a
-    moment ago. So it is governed where anything in its namespace is charged; of a late review always, as this process may be
-    behind in all that it knows.
+    An unobserved owner, or an unobserved object of a scale, may be charged: another process may have admitted it a
+    moment ago. So it is governed if anything in its namespace is charged. In a late review it always is, as this process may
+    be behind.
     """
     if (review.group, review.resource) in QUOTAS or view.place({}, review.namespace) is not None:
         return True
@@ -42,9 +42,9 @@ def is_governed(view: AdmissionState, review: Review, *, is_late: bool = False) 
 
 
 def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
-    """Whether a quota is charged for an object or an owner above it, or would be by the labels that each was last seen with.
+    """Whether a quota is charged for an object or an owner above it, or would be by their last observed labels.
 
-    An object that was not seen counts by its charge: what was reviewed and names a quota has one.
+    An unobserved object counts by its charge: after its review, an object with a quota has one.
     """
     for _ in range(DEPTH):
         if not uid:
@@ -61,7 +61,7 @@ def stands_in_quota(view: AdmissionState, uid: str, namespace: str) -> bool:
 def may_be_charged(
     view: AdmissionState, uids: Collection[str], namespace: str, *, is_late: bool
 ) -> bool:
-    """Whether one of these objects was not seen, in a namespace in which anything is charged, or of a late review."""
+    """Whether one of these objects was not observed, in a namespace with any charge, or in a late review."""
     if all(uid in view.objects or view.gone(uid) is not None for uid in uids):
         return False
     charges = view.coverage.charges
@@ -82,7 +82,7 @@ def _own(item: dict[str, Any] | None) -> str:
 
 
 def _uids(item: dict[str, Any] | None) -> list[str]:
-    """The uids of an object and of the owners that it names, whatever stands in its place."""
+    """The uids of an object and of its owners, from any value."""
     metadata = item.get("metadata") if item is not None else None
     if not isinstance(metadata, dict):
         return []

@@ -1,6 +1,6 @@
-"""Answers reviews in three steps: classify the question, resolve it against what is known, decide it in its tree.
+"""Answers reviews in three steps: classify the question, resolve it against the known state, decide it in its tree.
 
-A dry run is decided and not recorded; everything else is decided by its tree's batcher and answered when the decision is
+A dry run is decided and not recorded. For all others the tree's batcher decides, and the answer waits until the decision is
 stored.
 
 Source: docs/architecture.md.
@@ -37,7 +37,7 @@ from reactors.webhook.review import Answer, Review
 
 
 class Handler:
-    """Answers reviews from memory and the journals. Raises what the bus raises when a decision cannot be stored."""
+    """Answers reviews from memory and the journals. Raises the bus's errors if a decision cannot be stored."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Handler:
         controllers: Controllers | None = None,
         ahead: Ahead = lambda where, priority_class: 0,
     ) -> None:
-        """``rate`` None: as many asks as come. ``withdrawals`` None: what nobody heard of lapses."""
+        """``rate`` None: any number of requests. ``withdrawals`` None: decisions without a delivered answer lapse."""
         children = Children(view, clock, controllers or Controllers())
         decisions = Decisions(journals, clock)
         self._context = Context(view, journals, children, decisions, clock, ahead, withdrawals)
@@ -84,7 +84,7 @@ class Handler:
     async def _charged(self, charge: Charge, review: Review) -> Answer:
         context, where = self._context, charge.where
         tree = context.journals.places.get((where.kind, where.quota), UNKNOWN)
-        # Never by a name that the asker may invent: he would have as many buckets as he likes.
+        # Never by an invented name: the requester could have any number of buckets.
         user = asker_of(review.user, is_controller=context.children.controllers.wrote(review))
         asker = (user, where.kind, where.quota if tree != UNKNOWN else "")
         if self._buckets is not None and not self._buckets.takes(asker, context.clock.now_us()):
@@ -105,7 +105,7 @@ class Handler:
 
 
 def _told(answer: Answer, charge: Charge) -> Answer:
-    """The answer with what its reader has to know of the object: the owner that is charged, or another operator."""
+    """The answer with a note on the object for its reader: the charged owner, or another operator."""
     if charge.managed_by:
         return managed_elsewhere(answer, charge.managed_by)
     if charge.below is None or answer.allowed:

@@ -1,8 +1,8 @@
-"""Changes that were admitted, not observed yet, and may land at any moment. Pure.
+"""Admitted changes that are not observed yet, and may land at any moment. Pure.
 
-A change of an owner's quota or model lands together with the pods that lived below it at the request. A pod that is requested
-below it meanwhile would be charged to the old quota, and would run in the new one. A scale omits what one replica asks for, so it
-is wrong behind a change of that.
+A change of an owner's quota or model lands together with the pods below it at the request. A pod requested
+below it meanwhile would be charged to the old quota, and would run in the new one. A scale omits the request of one replica, so
+it is wrong after a change of that.
 
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
@@ -17,12 +17,12 @@ from reactors.admission.reviewing.children import Holder
 from reactors.admission.state.state import AdmissionState
 from reactors.engine.journals import Journals
 
-#: The refusal of what may just have been changed, in whatever tree that was decided.
+#: The refusal of an object with a possible recent change, decided in any tree.
 UNSEEN = "object-unseen"
 
 
 def is_doubted(journals: Journals, view: AdmissionState, found: Object, version: str) -> bool:
-    """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
+    """Whether ``version`` of the object may differ from its observation by more than its replicas."""
     if found.version == version:
         return False
     if view.coverage.reshaped.has(found):
@@ -41,7 +41,7 @@ def is_doubted(journals: Journals, view: AdmissionState, found: Object, version:
 def is_moving(
     journals: Journals, view: AdmissionState, holder: Holder, draft: TreeOverlay | None = None
 ) -> bool:
-    """Whether a change that was admitted may take the holder elsewhere. ``draft``: its tree with what is not stored yet."""
+    """Whether an admitted change may move the holder to another quota. ``draft``: its tree with unstored entries."""
     if holder.where is None:
         return False
     found = view.objects.get(holder.uid)
@@ -56,7 +56,7 @@ def is_moving(
 
 
 def _may_land(grant: Grant, found: Object | None) -> bool:
-    """Whether the last ask of a grant may still land, after what was seen of its object."""
+    """Whether the last request of a grant may still land, after the last observation of its object."""
     if found is None:
         return True
     has_landed = not grant.version or timelines.precedes(grant.version, 0, found.version, 0)

@@ -1,7 +1,7 @@
-"""The answers to reviews of which only the outline was read: refused where a quota may govern the object, else allowed. Pure.
+"""The answers to reviews with only an outline: refused if a quota may govern the object, else allowed. Pure.
 
-A deletion passes, but for that of a quota in use. A team without a quota may write what it likes. Where the labels of an
-object are unknown, as its review was not read to the end, a quota may govern it.
+A deletion passes, except that of a quota in use. A team without a quota may write any object. If the labels of an
+object are unknown, because its review was not read to the end, a quota may govern it.
 
 Source: ``docs/admission.md``.
 """
@@ -26,7 +26,7 @@ _PASSED = "Bursar could not read this object exactly; no quota governs it"
 
 
 class Outlines:
-    """Answers by what was seen of quotas, namespaces and owners."""
+    """Answers by the observed quotas, namespaces and owners."""
 
     def __init__(self, view: AdmissionState, journals: Journals) -> None:
         self._view = view
@@ -59,7 +59,7 @@ class Outlines:
         return is_below or may_be_charged(view, outline.uids - own, namespace, is_late=is_late)
 
     def _is_named(self, outline: Outline) -> bool:
-        """Whether what a quota is charged for names this template of claims."""
+        """Whether a charged object names this template of claims."""
         if (outline.group, outline.resource) != TEMPLATES:
             return False
         naming = self._view.state.claiming.naming(outline.namespace, outline.name, requests_of({}))

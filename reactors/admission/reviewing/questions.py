@@ -1,4 +1,4 @@
-"""The question that a review asks: a closed union, read from the resource, the operation and the subresource alone. Pure.
+"""The question of a review: a closed union, read from the resource, the operation and the subresource alone. Pure.
 
 Source: ``docs/admission.md``.
 """
@@ -59,7 +59,7 @@ Question = (
 
 
 def classify(review: Review) -> Question | None:
-    """The question; None where no quota can govern what is reviewed."""
+    """The question; None if no quota can govern the reviewed object."""
     resource = (review.group, review.resource)
     quota = QUOTAS.get(resource)
     if quota is not None:

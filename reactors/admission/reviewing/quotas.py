@@ -27,9 +27,9 @@ _RULES = {BUSINESS: declare, ELASTIC: declare_elastic}
 def answer_deletion(
     outline: Outline, kind: str, journals: Journals, view: AdmissionState
 ) -> Answer:
-    """The answer to a deletion of which only the outline was read: by the quota's name and namespace, whatever its bytes.
+    """The answer to a deletion with only an outline: by the quota's name and namespace, for any bytes.
 
-    It is not recorded, as the outline may end before ``dryRun``. A deletion of a collection has no name: it is refused where
+    It is not recorded, as the outline may end before ``dryRun``. A deletion of a collection has no name: it is refused if
     one quota of its namespace may not be deleted.
     """
     for seen in view.quotas.values():
@@ -58,7 +58,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 def resolve_quota(question: QuotaChange, review: Review, context: Context) -> Answer | Declaration:
-    """The declaration of a quota, or its answer. Raises DemandError for one that cannot be read."""
+    """The declaration of a quota, or its answer. Raises DemandError for an unreadable one."""
     new = observed(review.object, question.kind)
     old = observed(review.old_object, question.kind)
     if new is not None and new.problem:

@@ -1,4 +1,4 @@
-"""Facts of a review besides its demand: the version that it changes, and the kind of the change. Pure."""
+"""Facts of a review besides its demand: the version before it, and the kind of the change. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reactors.admission.coverage.owners import controller_of
 from reactors.admission.state.state import spec_of
 from reactors.webhook.review import Review
 
-#: What the stored object asks for that a review would change: None where nothing is stored, an error where it cannot be
-#: read. It is read once for each review, as that is the dearest step.
+#: The request of the stored object before a review: None if nothing is stored, an error if it is
+#: unreadable. It is read once for each review, as this is the most expensive step.
 Stored = kinds.Ask | DemandError | None
 
 
 def stored(kind: kinds.Kind, review: Review) -> Stored:
-    """What the object asked for before."""
+    """The earlier request of the object."""
     if review.old_object is None:
         return None
     try:
@@ -34,7 +34,7 @@ def stored(kind: kinds.Kind, review: Review) -> Stored:
 
 
 def version_of(review: Review) -> str:
-    """The version that an update would change."""
+    """The version before an update."""
     metadata = (review.object or {}).get("metadata") or {}
     # "?" is later than every version: then only a complete list can settle the ask.
     return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
@@ -43,14 +43,14 @@ def version_of(review: Review) -> str:
 def with_state(
     state: ClusterState, ask: kinds.Ask, before: Stored, namespace: str, uid: str
 ) -> tuple[kinds.Ask, Stored]:
-    """Both asks with what its runtime says, and with the devices that its claims may be given."""
+    """Both requests with the amounts of its runtime, and with the devices that its claims may get."""
     if isinstance(before, kinds.Ask):
         before = state.asked(before, namespace, uid)
     return state.asked(ask, namespace, uid), before
 
 
 def reshapes(kind: kinds.Kind, ask: kinds.Ask, before: Stored) -> bool:
-    """Whether it changes anything that a scale is reckoned with but the replicas."""
+    """Whether it changes any input of a scale except the replicas."""
     if not kind.scales or before is None:
         return False
     return isinstance(before, DemandError) or _shape(before) != _shape(ask)
@@ -79,10 +79,10 @@ def name_of(review: Review, metadata: dict[str, Any]) -> str:
 def is_going(
     kind: kinds.Kind, metadata: dict[str, Any], ask: kinds.Ask, review: Review, before: Stored
 ) -> bool:
-    """Whether it is being deleted and asks for no more than before: its controller makes nothing for it any more.
+    """Whether it is in deletion and requests no more than before: its controller makes nothing for it any more.
 
-    What is charged for it falls when it is gone; refused, its finalizers could never be taken away. One that is given
-    another controller, or none, leaves the charge of the one it had, and runs on as long as it takes to end.
+    Its charge falls when it is gone; after a refusal, its finalizers could never be removed. An object with a new
+    controller, or without one now, leaves the old owner's charge, and may run on for any time.
     """
     is_known = kind.is_native or kind.kind == POD
     if not metadata.get("deletionTimestamp") or review.old_object is None or not is_known:
@@ -108,10 +108,10 @@ def is_less(ask: kinds.Ask, review: Review, before: Stored) -> bool:
 
 
 def is_unchanged(ask: kinds.Ask, review: Review, before: Stored) -> bool:
-    """Whether an update leaves alone all that is charged for: demand, labels of quotas, and who controls the object.
+    """Whether an update changes nothing behind a charge: demand, labels of quotas, and the controller of the object.
 
-    What is charged for the stored object is enough for this one: an update is reviewed for one stored version, and lands
-    on that one or is reviewed again. So nothing is written down for an annotation, or for a label of somebody else.
+    The charge of the stored object is enough for this one: an update is reviewed for one stored version, and lands
+    on that one or is reviewed again. So an annotation, or a foreign label, makes no entry.
     """
     old = review.old_object
     if review.operation != "UPDATE" or old is None or before != ask:
@@ -133,7 +133,7 @@ def waited(before: Stored) -> bool:
 
 
 def limits_of(quota: QuotaObserved | None) -> object:
-    """What an ElasticQuota says of limits, and where it stands."""
+    """The limits of an ElasticQuota, and its place."""
     if quota is None:
         return None
     flags = (quota.tree_root, quota.force_update, quota.strict_max_keys)
@@ -141,13 +141,13 @@ def limits_of(quota: QuotaObserved | None) -> object:
 
 
 def observed(object: dict[str, Any] | None, kind: str) -> QuotaObserved | None:
-    """A quota's object as the source would say it; None where there is none.
+    """A quota's object in the form of its source's fact; None if there is none.
 
-    Raises DemandError for one that no source could say.
+    Raises DemandError for an object without such a form.
     """
     if object is None:
         return None
-    # What is being created has no version yet.
+    # A new object has no version yet.
     metadata = {"resourceVersion": "0", **object.get("metadata", {})}
     raw = msgspec.json.encode({**object, "metadata": metadata})
     record = Record("ADDED", raw, 0, "webhook", "webhook")

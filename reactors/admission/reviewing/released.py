@@ -1,7 +1,7 @@
-"""Is a review the start of a workload that its quota's queue has released? Pure, and total: it raises for no review.
+"""The check whether a review is the start of a released workload. Pure, and total: it raises for no review.
 
 A release is decided, charged and stored before the workload is started. So the review of the start adds nothing, and passes
-where nobody decides in time: Bursar's own writes never depend on how busy its webhook is.
+even without a decision in time: Bursar's own writes never depend on the load of its webhook.
 
 Source: ``docs/queues.md``.
 """
@@ -21,9 +21,9 @@ from reactors.webhook.review import Review
 
 
 def is_released(journals: Journals, view: AdmissionState, review: Review) -> bool:
-    """Whether the object waited in the queue of its quota, and is charged there with all that it asks for from now on.
+    """Whether the object waited in the queue of its quota, and its whole new request is charged there.
 
-    One that states less than it did while it waited, or names further claims of devices, is no start of the queue.
+    A workload with fewer stated limits than in its wait, or with further claims of devices, is no start of the queue.
     """
     kind = kinds.served(review.group, review.version, review.resource)
     if kind is None or review.subresource or review.operation != "UPDATE" or review.object is None:
@@ -58,6 +58,6 @@ def is_released(journals: Journals, view: AdmissionState, review: Review) -> boo
 
 
 def _names_claims(ask: kinds.Ask, before: Stored) -> bool:
-    """Whether the workload names claims that it did not name while it waited. Claims are charged apart from its demand."""
+    """Whether the workload names further claims than in its wait. Claims are charged apart from its demand."""
     known = before.claims if isinstance(before, kinds.Ask) else ()
     return not set(ask.claims) <= set(known)

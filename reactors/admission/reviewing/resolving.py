@@ -1,4 +1,4 @@
-"""Resolves a question against what is observed, charged and waiting: an answer, or what a tree has to decide.
+"""Resolves a question against observed, charged and waiting objects: an answer, or a decision for a tree.
 
 Source: docs/architecture.md.
 """
@@ -27,7 +27,7 @@ from reactors.webhook.review import Answer, Review
 def resolve(
     question: Question, review: Review, context: Context
 ) -> Answer | Charge | Declaration | UnseenScale:
-    """Raises DemandError for an object that cannot be read."""
+    """Raises DemandError for an unreadable object."""
     match question:
         case WorkloadChange():
             return resolve_workload(question, review, context)

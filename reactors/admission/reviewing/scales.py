@@ -1,6 +1,6 @@
 """Reviews of a scale: the observed request of the workload, with other replicas.
 
-A scale omits what one replica asks for. Where that was just changed, the scale waits until the change is observed.
+A scale omits the request of one replica. After a recent change of it, the scale waits until the change is observed.
 
 Source: ``docs/admission.md``.
 """
@@ -28,7 +28,7 @@ from reactors.webhook.review import Answer, Review
 
 
 class UnseenScale(msgspec.Struct, frozen=True):
-    """A scale up of an object that was not observed as it is now. No quota is known to govern it so far."""
+    """A scale up of an object without an observation of its present version. No quota is known to govern it so far."""
 
 
 def resolve_scale(
@@ -64,7 +64,7 @@ def resolve_scale(
 
 
 def _scaled_from(found: Object, review: Review) -> dict[str, int] | None:
-    """What counts below an owner before a scale; None where the review does not say how many replicas there are."""
+    """The counted amounts below an owner before a scale; None if the review lacks the number of replicas."""
     if review.old_object is None:
         return None
     return counts_of(
@@ -73,16 +73,16 @@ def _scaled_from(found: Object, review: Review) -> dict[str, int] | None:
 
 
 async def answer_unseen(review: Review, context: Context) -> Answer:
-    """The answer to an :class:`UnseenScale`: it passes where no quota governs it at the end of the journals.
+    """The answer to an :class:`UnseenScale`: it passes if no quota governs it at the end of the journals.
 
-    Another process may have charged the object a moment ago. Raises BusUnavailableError where the bus does not answer, as a
-    decision does that cannot be stored.
+    Another process may have charged the object a moment ago. Raises BusUnavailableError if the bus does not answer, like a
+    decision that cannot be stored.
     """
     await context.journals.caught_up()
     return _unseen(review) if is_governed(context.view, review) else ALLOWED
 
 
 def _unseen(review: Review) -> Answer:
-    """The refusal of a scale up of an object that was not observed as it is now."""
+    """The refusal of a scale up of an object without an observation of its present version."""
     message = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
     return Answer(False, UNSEEN, f"{message} ({UNSEEN})", code=409)

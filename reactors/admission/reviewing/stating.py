@@ -1,8 +1,8 @@
-"""Requirements before admission: limits that a workload has to state because its quota limits the resource. Pure.
+"""Requirements before admission: limits that a workload must state because its quota limits the resource. Pure.
 
-A quota of ``limits.cpu`` bounds nothing where containers state no limit: they may use the whole node. So they are refused,
-as by Kubernetes' ResourceQuota, or charged by their requests where the quota says so. What is there without limits
-may be edited and scaled down, and not grown.
+A quota of ``limits.cpu`` has no effect on containers without a limit: they may use the whole node. So they are refused,
+as by Kubernetes' ResourceQuota, or charged by their requests if the quota asks for it. Existing workloads without limits
+may be edited and scaled down, and may not grow.
 
 Source: Kubernetes, "Resource Quotas" (must specify); ``docs/admission.md``.
 """
@@ -20,7 +20,7 @@ from reactors.webhook.review import Answer, Review
 
 
 def to_state(ask: Ask, review: Review, before: Stored) -> dict[str, tuple[str, ...]]:
-    """The containers that state no limit, as :class:`bus.kube.kinds.Ask` has them; nothing where a change makes that no worse."""
+    """The containers without a limit, as :class:`bus.kube.kinds.Ask` has them; empty if a change does not add to them."""
     if not ask.unstated or review.operation != "UPDATE":
         return ask.unstated
     if before is None or isinstance(before, DemandError):
@@ -35,7 +35,7 @@ def to_state(ask: Ask, review: Review, before: Stored) -> dict[str, tuple[str, .
 
 
 def newly_unstated(ask: Ask, before: Stored) -> dict[str, tuple[str, ...]]:
-    """The containers that state no limit and stated one before, or were not there."""
+    """The containers without a limit that had one before, or are new."""
     known = before.unstated if isinstance(before, Ask) else {}
     return {
         key: names for key, names in ask.unstated.items() if set(names) - set(known.get(key, ()))
@@ -43,9 +43,9 @@ def newly_unstated(ask: Ask, before: Stored) -> dict[str, tuple[str, ...]]:
 
 
 def waits(tree: Tree, request: Request, now_us: int, refusal: str, place: int) -> Answer:
-    """The answer to what waits in a queue: it is charged nothing until it starts. ``request`` is what it asks for then.
+    """The answer to a queued workload: it is charged nothing until it starts. ``request`` is its request at the start.
 
-    What could not be charged then may not wait. ``place`` 0: the workload waited before, and was told so.
+    A workload that could not be charged then may not wait. ``place`` 0: the workload waited before, with the same answer.
     """
     decision = decide(TreeOverlay(tree), request, now_us)
     if decision.reason == "must-specify":

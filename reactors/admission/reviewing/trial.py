@@ -1,7 +1,7 @@
-"""Would these objects be admitted now? Decided as the webhook would, one after the other, and recorded nowhere. Pure.
+"""A trial of objects: the webhook's decisions on them now, one after the other, without a record. Pure.
 
-Each object counts for the later ones, as in ``kubectl apply``. The draft charges each admitted workload. An admitted quota is known
-but not observed yet, so the workloads that name it have to wait a moment.
+Each object counts for the later ones, as in ``kubectl apply``. The draft charges each admitted workload. An admitted quota is
+known but not observed yet, so its workloads have to wait a moment.
 
 Source: docs/admission.md, Ask (``bursar quota check``).
 """
@@ -32,12 +32,12 @@ from reactors.admission.state.state import AdmissionState, spec_of
 _QUOTA_KINDS = {(group, kind): kind for (group, _), kind in QUOTAS.items()}
 
 Json = dict[str, Any]
-#: Uid of an object that is there, by kind, namespace and name; "" for none.
+#: Uid of an existing object, by kind, namespace and name; "" for none.
 Find = Callable[[str, str, str], str]
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """What one object would be answered. ``quota`` "" = it is held to none."""
+    """The answer to one object. ``quota`` "" = it has none."""
 
     kind: str
     namespace: str
@@ -48,7 +48,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     message: str = ""
     decision: AdmissionDecided | None = None
     advice: Advice = Advice()
-    #: Of a quota that asks too much of its parent: the largest limits that would be admitted, by key.
+    #: Of a quota beyond its parent: the largest limits that would be admitted, by key.
     largest: dict[str, int] = {}
 
 
@@ -97,7 +97,7 @@ class Trial:
         asked = partial(self._view.state.asked, namespace=evaluation.namespace)
         known = self._find(evaluation.kind, evaluation.namespace, evaluation.name)
         if not known:
-            # The API server drops the status of what is created.
+            # The API server drops the status of a new object.
             object = {key: value for key, value in object.items() if key != "status"}
         ask = asked(kinds.asked(kind, object))
         if kind.kind == DAEMON_SET and not known:
@@ -106,7 +106,7 @@ class Trial:
         if evaluation.namespace in self._exempt or where is None:
             return evaluation
         owner = kinds.governing_owner(object.get("metadata") or {})
-        # Whoever writes a reference to one of Kubernetes' own controllers is none: it is charged in its own right.
+        # A user's reference to one of Kubernetes' own controllers does not count: the object is charged in its own right.
         if owner is not None and kinds.is_open(owner.kind, evaluation.kind):
             return msgspec.structs.replace(
                 evaluation, reason="covered", message="its owner is charged"
@@ -167,7 +167,7 @@ class Trial:
 
 
 def _is_held(draft: TreeOverlay, decision: AdmissionDecided) -> bool:
-    """Whether what does not fit now is created suspended, and waits for its turn."""
+    """Whether an object without room now is created suspended, and waits for its turn."""
     node = draft.node(decision.quota)
     is_short = decision.reason in ("over-quota", "budget-exhausted")
     return node is not None and is_short and node.spec.queue.hold

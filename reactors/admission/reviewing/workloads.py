@@ -1,4 +1,4 @@
-"""Reviews of workloads and pods: the quota that is charged for the object, and the reviews that ask for no charge.
+"""Reviews of workloads and pods: the quota charged for the object, and the reviews without a charge.
 
 Old sizes are taken from the journals, never from the request (docs/wrong-input.md).
 
@@ -42,7 +42,7 @@ from reactors.webhook.review import Answer, Review
 
 
 def resolve_workload(question: WorkloadChange, review: Review, context: Context) -> Answer | Charge:
-    """The charge of a workload or a pod, or its answer. Raises DemandError for one that cannot be read."""
+    """The charge of a workload or a pod, or its answer. Raises DemandError for an unreadable one."""
     kind, object, view = question.kind, review.object or {}, context.view
     metadata = object.get("metadata") or {}
     ask = kinds.asked(kind, object)
@@ -100,7 +100,7 @@ def _charge(
 def _held(
     ask: kinds.Ask, before: Stored, where: QuotaRef, request: Request, context: Context
 ) -> Answer:
-    """The answer to a workload that waits in the queue of its quota, with its place there."""
+    """The answer to a workload in the queue of its quota, with its place there."""
     place = 0 if waited(before) else 1 + context.ahead(where, ask.priority_class)
     later, now_us = replace(request, demand=ask.wanted), context.clock.now_us()
     return waits(context.decisions.tree_of(where), later, now_us, where.refusal, place)
@@ -115,7 +115,7 @@ def _orphaned(
     review: Review,
     context: Context,
 ) -> Answer | Charge:
-    """The garbage collector takes an object from an owner that goes without it: it takes its charge along."""
+    """The move of a charge when the garbage collector orphans an object: the object takes its charge along."""
     live = context.children.weighs(kind.kind, uid, ask)
     if not (ask.demand or live):
         return Answer(True, "fits")
