@@ -1,10 +1,9 @@
-"""The journal of a quota tree: everything that may raise what is held in it, or lower what may be held.
+"""The journal of a quota tree: every event with an effect on its charges or limits.
 
-One tree is one line of events under `bursar.<cluster>.admission.*.<tree>`, and each is appended
-with the expected last sequence of that subject. So every decision stands on all that stand before
-it, whichever process made it, and ``number`` counts them without a gap. Raw observations only
-*lower* what is held, and only through an event of this journal; that is why a process which reads
-late may refuse too much for a moment and never admits too much.
+One tree is one line of events under `bursar.<cluster>.admission.*.<tree>`, and each is appended with the expected
+last sequence of that subject. So every decision depends on all before it, whichever process made it, and ``number``
+counts them without a gap. Raw observations only *lower* charges, and only through an event of this journal: a late
+reader may refuse too much for a moment and never admits too much.
 
 Source: docs/architecture.md (admission); docs/reliability.md.
 """
@@ -21,7 +20,7 @@ from bus.errors import EnvelopeError
 from bus.events.quotas import Queue, Requirement
 from bus.events.vocabulary import Fact
 
-#: What the ledger's tables and views hold: 64 bits.
+#: Largest amount in the ledger's tables and views: 64 bits.
 Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 #: Decisions of one append. Each is some hundred bytes; a batch of the server's cap would make the first wait for the last.
@@ -35,9 +34,9 @@ class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: int
     used: int
     limit: int
-    #: Of ``used``, what the asker's own namespace holds; the rest belongs to others or to child quotas.
+    #: The part of ``used`` in the requester's own namespace; the rest belongs to others or to child quotas.
     own: int = 0
-    #: Of ``must-specify``: the containers that state nothing of it, which is all that is wrong.
+    #: Of ``must-specify``: the containers without a value for it, the only fault.
     containers: tuple[str, ...] = ()
 
 
@@ -47,9 +46,9 @@ class Child(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     name: str
     uid: str
-    #: resourceVersion that its change would change; "" for a create.
+    #: resourceVersion before its change; "" for a create.
     version: str = ""
-    #: Its own controller, and what it counts there; every webhook process counts it until it is seen.
+    #: Its own controller, and its count there; every webhook process counts it until it is observed.
     owner: str = ""
     counts: dict[str, Amount] = {}
 
@@ -68,26 +67,26 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     its children ask for. Of what a queue released: ``mapped_only``, where that is set, and ``window``.
     """
 
-    #: The last event of the history that was read when the quota was found.
+    #: The last event read when the quota was found.
     read: Amount = 0
-    #: Which label names the quota: ``business`` or ``elastic`` of the object; ``seen``, one that it, or the owner that is
-    #: charged, was last seen with; "" where the namespace does.
+    #: The label of the quota: ``business`` or ``elastic`` of the object; ``seen``, its own last observed one, or
+    #: that of the charged owner; "" for the namespace's.
     label: str = "business"
-    #: A quota that names no namespaces serves mapped ones only: the setting ``admission.require_namespaces``.
+    #: A quota without namespaces serves mapped ones only: the setting ``admission.require_namespaces``.
     mapped_only: bool = False
     #: Why it was refused before any quota was asked; "" = it was not.
     refusal: str = ""
     #: Of a scale: how many replicas it asks for.
     replicas: Amount | None = None
-    #: What its children ask for, by quota key.
+    #: The demand of its children, by quota key.
     live: dict[str, Amount] = {}
-    #: Of ``must-specify``: the keys of which containers state nothing. The deficits name the containers.
+    #: Of ``must-specify``: the keys without a value in containers. The deficits name the containers.
     unstated: tuple[str, ...] = ()
     #: It was suspended, and its user starts it.
     is_resumed: bool = False
     #: The garbage collector takes it from its owner.
     is_orphaned: bool = False
-    #: In an elastic quota: what it may use of each key that rises, of a capacity that is divided anew at each tick.
+    #: In an elastic quota: its limit for each rising key, from a capacity divided anew at each tick.
     limits: dict[str, int] | None = None
     #: Of a release: how many might be released and not started then; 0 in histories of a fixed window.
     window: Amount = 0
@@ -116,26 +115,26 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     types: dict[str, str] = {}
     charge: dict[str, Amount] = {}
     deficits: tuple[Deficit, ...] = ()
-    #: Uid of the one that was first in the queue when this one was released before it; "" where it passed nobody.
+    #: Uid of the first one in the queue when this one was released before it; "" if it passed none.
     passed: str = ""
-    #: The last sequence of the journal that the decider knew; of a release: of the whole history.
+    #: The last sequence of the journal known at the decision; of a release: of the whole history.
     based_on: Amount = 0
     #: Uid of the review; "" where nobody asked.
     request: str = ""
     operation: str = ""
-    #: resourceVersion of the stored object that the ask would change; "" for a create. It lands on that one or never.
+    #: resourceVersion of the stored object before the change; "" for a create. It lands on that one or never.
     resource_version: str = ""
-    #: It changes what one replica asks for, or where that is charged: what a scale asks for is known when it is seen.
+    #: It changes one replica's demand, or its charged quota: a scale's demand is known once it is observed.
     reshapes: bool = False
-    #: Of what was refused: the priority class that its pods name. "" = none, and in histories that did not say it.
+    #: Of a refused object: the priority class of its pods. "" = none, and in older histories.
     priority_class: str = ""
-    #: Uid of the controller that it named, although it is charged in its own right; "" for none.
+    #: Uid of its named controller, although it is charged in its own right; "" for none.
     owner: str = ""
-    #: Of an owner whose charge is raised: for which of its children; None = it asks for itself.
+    #: Of an owner with a raised charge: the child behind it; None = its own request.
     child: Child | None = None
-    #: Of an object whose owner goes without it: what of the owner's charge is left, the rest is the object's.
+    #: Of an object released by its owner: the rest of the owner's charge, the other part is the object's.
     left: Left | None = None
-    #: None in histories that did not say it.
+    #: None in older histories.
     basis: Basis | None = None
 
 
@@ -146,38 +145,39 @@ class Release(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str
     reason: str
     charge: dict[str, Amount] = {}
-    #: Of ``unanswered``: the uid of the review whose asker was refused before this was decided.
+    #: Of ``unanswered``: the uid of the review refused before this decision.
     request: str = ""
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was observed when an entry was made of it: of an object whose charge fell, as far as it decided how much."""
 
-    #: The last event of the history that was read.
+    #: The last event read.
     read: Amount = 0
-    #: Where it belongs and what it asks for; nothing where it is gone, or its owner is charged.
+    #: Its quota and its demand; nothing for a gone object, or one with a charged owner.
     quota: str = ""
     demand: dict[str, int] = {}
     types: dict[str, str] = {}
-    #: When it was seen so, and in a complete list; its resourceVersion then. 0 and "" where that does not count.
+    #: The time of that observation, and of a complete list with it; its resourceVersion then. 0 and "" if it does
+    #: not count.
     seen_us: int = 0
     listed_us: int = 0
     version: str = ""
-    #: What its children ask for.
+    #: The demand of its children.
     live: dict[str, int] = {}
-    #: Uid of the object that answers for it, "" where that was not seen; None = it answers for itself.
+    #: Uid of the responsible owner, "" for an unobserved one; None = without an owner.
     holder: str | None = None
-    #: A delete was seen, or a list without it; or only a list without it that was asked for at ``listed_us``.
+    #: A delete was observed, or a list without it; or only a list without it, requested at ``listed_us``.
     is_gone: bool = False
     is_absent: bool = False
-    #: Its charge was raised for a child that was not seen yet.
+    #: Its charge was raised for an unobserved child.
     is_raised: bool = False
-    #: Quotas of which the last ask was seen to have landed before.
+    #: Quotas with a last request observed as landed before.
     confirmed: tuple[str, ...] = ()
-    #: Of ``unanswered``: the number of the decision that is taken back, and what was charged before it.
+    #: Of ``unanswered``: the number of the withdrawn decision, and the charge before it.
     number: Amount = 0
     before: dict[str, Amount] = {}
-    #: What may still land below it because it asked for it before.
+    #: Requests from before, still able to land below it.
     awaited: dict[str, int] = {}
 
 
@@ -197,7 +197,7 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
     number: Amount
     releases: tuple[Release, ...]
     based_on: Amount = 0
-    #: None of a queue's, and in histories that did not say it.
+    #: None for a queue's, and in older histories.
     evidence: Evidence | None = None
 
 
@@ -213,13 +213,13 @@ class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     is_parent: bool = False
     #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.
     exhaustion: str = "DenyNew"
-    #: Namespaces that it serves, beside those that ``selector`` selects; none of both = those of the quota above, else any
-    #: that is mapped to no other quota.
+    #: Its own namespaces, besides those of ``selector``; without both = those of the parent quota, else any without
+    #: a mapping to another quota.
     namespaces: tuple[str, ...] = ()
     selector: tuple[Requirement, ...] = ()
     #: Why the object cannot be used; nothing is admitted under it then. "" = it can.
     problem: str = ""
-    #: How what can be suspended waits for it.
+    #: The waiting rule of suspendable workloads.
     queue: Queue = Queue()
     #: A container without a limit is charged by its request instead of being refused.
     charges_requests: bool = False
@@ -245,16 +245,16 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
     verdict: str
     reason: str
     spec: QuotaSpec | None = None
-    #: Of ``observed``: what was asked for before is decided by it. False while that may still land.
+    #: Of ``observed``: the earlier requests are settled by it. False while one may still land.
     settles: bool = True
     deficits: tuple[Deficit, ...] = ()
-    #: Keys that a refusal is about and that have no numbers.
+    #: Keys of a refusal without numbers.
     keys: tuple[str, ...] = ()
     based_on: Amount = 0
     request: str = ""
-    #: Of ``asked``; "" in histories that did not say it.
+    #: Of ``asked``; "" in older histories.
     operation: str = ""
-    #: Of an update: the parent that the stored object names.
+    #: Of an update: the parent in the stored object.
     old_parent: str = ""
     #: Of ``observed``: how far the history was read, and when the object was seen so.
     evidence: Evidence | None = None
@@ -271,7 +271,7 @@ class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
     spent: int
     rate: int
     at_s: int
-    #: What entries add to the quota's cash in this period.
+    #: The entries' addition to the quota's cash in this period.
     credits: int = 0
     #: When the period ends; 0 = never.
     resets_s: int = 0
@@ -323,7 +323,7 @@ def grouped(decisions: Sequence[Event]) -> Event:
 
 
 def entries(event: Event) -> tuple[Event, ...]:
-    """The entries of a journal that ``event`` carries: each decision of a group as an event of its own, else itself.
+    """The journal entries in ``event``: each decision of a group as an event of its own, else itself.
 
     All of a group have its sequence and time. Raises EnvelopeError, UnsupportedVersionError.
     """
@@ -341,5 +341,5 @@ def entries(event: Event) -> tuple[Event, ...]:
     )  # fmt: skip
 
 
-#: What the journal of a tree is made of, taken apart.
+#: The parts of a tree's journal, taken apart.
 JOURNAL = (AdmissionDecided, AdmissionReleased, QuotaDeclared, TreeMetered)

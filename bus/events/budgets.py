@@ -33,7 +33,7 @@ class BudgetCredited(Fact, frozen=True, kw_only=True):
     amount: Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
     reason: str
     author: str
-    #: A moment of the period that the entry belongs to, microseconds UTC.
+    #: A moment in the entry's period, microseconds UTC.
     since_us: Annotated[int, msgspec.Meta(ge=0, lt=LATEST_US)]
 
 
@@ -49,11 +49,11 @@ class BudgetJudged(Fact, frozen=True, kw_only=True):
     key: str
     #: ``Ok``, ``Warned``, ``Exhausted`` or ``GraceOver``.
     phase: str
-    #: The second at which this was judged, and since when it is warned and exhausted (None: it is not).
+    #: The second of this evaluation, and the start of its warning and its exhaustion (None: not reached).
     at_s: int
     warned_s: int | None = None
     exhausted_s: int | None = None
-    #: The period that it is about: [start, end), without end where that is None.
+    #: Its period: [start, end), without end for None.
     period_start_s: int
     period_end_s: int | None = None
     is_granted: bool = True
@@ -61,5 +61,5 @@ class BudgetJudged(Fact, frozen=True, kw_only=True):
     limit: int
     #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.
     rule: str
-    #: The last event that the ledger had folded.
+    #: The last event folded into the ledger.
     based_on: int

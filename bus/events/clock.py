@@ -1,4 +1,4 @@
-"""Facts about time: it comes to rules as an event, so that a replay decides the same.
+"""Facts about time: a tick is an event, so a replay decides the same.
 
 Source: docs/architecture.md.
 """

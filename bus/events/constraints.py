@@ -1,7 +1,7 @@
-"""What a pod demands of the node that it goes to, and what nodes keep pods away with: named and nested as the API has it;
-and which objects a label selector means.
+"""A pod's demands on its node, and a node's taints against pods: named and nested as the API has it; and the
+matching of label selectors.
 
-Only the fields that decide where a pod may go are here; unknown ones are never decoded.
+Only the fields with an effect on placing are here; unknown ones are never decoded.
 
 Source: Kubernetes API reference, core/v1 PodSpec and NodeSpec.
 """
@@ -145,7 +145,7 @@ class GangTerms(_Part, frozen=True):
     """The gang that a pod names: a PodGroup of its namespace, or one that its own annotations describe, as they are written."""
 
     name: str = ""
-    #: Nobody needs to make a PodGroup: the pod says what the gang needs.
+    #: A PodGroup object is not needed: the pod's own annotations describe the gang.
     is_light: bool = False
     least: str = ""
     total: str = ""
@@ -174,20 +174,20 @@ class CpuTerms(_Part, frozen=True):
     """Koordinator's class of a pod, where its pods get CPUs for themselves, what the pod wants of them, and what it has."""
 
     qos: str = ""
-    #: How its CPUs have to lie on cores, how they lie best, and whom they avoid.
+    #: The required and the preferred layout of its CPUs on cores, and the pods they avoid.
     required: str = ""
     bind: str = ""
     exclusive: str = ""
-    #: How what it has must lie on NUMA nodes.
+    #: The required layout of its resources on NUMA nodes.
     numa_policy: str = ""
-    #: None = it has no annotation that says so; nothing = the one that it has says nothing that can be read.
+    #: None = it has no such annotation; empty = its annotation is unreadable.
     holds: HeldCpus | None = None
 
 
 class DeviceHint(_Part, frozen=True):
     """What a pod wants of its devices of one kind."""
 
-    #: Which devices, by their labels.
+    #: The devices, by their labels.
     selector: LabelSelector | None = None
     #: ``ApplyForAll``: its request of each of them; ``RequestsAsCount``: so many of them; "" = as it requests.
     strategy: str = ""
@@ -203,14 +203,14 @@ class DeviceTerms(_Part, frozen=True):
     """What a pod wants of its devices beyond so many, by three annotations of Koordinator."""
 
     hints: dict[str, DeviceHint] = {}
-    #: Kinds of devices that are given near those of the first one, at one switch each if ``same_switch``.
+    #: Kinds of devices allocated near those of the first one, at one switch each if ``same_switch``.
     joint: tuple[str, ...] = ()
     same_switch: bool = False
     #: Its cards are a group of the board: one of the best ones (``Restricted``), or any (``BestEffort``).
     partition: str = ""
-    #: What links the cards of the group, as a quantity; "" = anything.
+    #: The link between the cards of the group, as a quantity; "" = anything.
     bandwidth: str = ""
-    #: Annotations that mean nothing: the pod goes nowhere until they are mended.
+    #: Meaningless annotations: the pod stays unplaced until they are repaired.
     unreadable: tuple[str, ...] = ()
 
 
@@ -224,7 +224,7 @@ class PodConstraints(_Part, frozen=True):
     #: spec.schedulerName; "" = the cluster's default.
     scheduler_name: str = ""
     scheduling_gates: tuple[str, ...] = ()
-    #: The pods with which it is placed together.
+    #: The pods placed together with it.
     gang: GangTerms | None = None
     cpus: CpuTerms | None = None
     devices: DeviceTerms | None = None
@@ -237,20 +237,20 @@ class PodConstraints(_Part, frozen=True):
     host_ports: tuple[HostPort, ...] = ()
     #: PersistentVolumeClaims of its namespace, those of ephemeral volumes too.
     claims: tuple[str, ...] = ()
-    #: Those of ``claims`` that are of ephemeral volumes: each must have been made for the pod.
+    #: The ``claims`` for ephemeral volumes: each must be made for the pod.
     ephemeral_claims: tuple[str, ...] = ()
-    #: Disks that its volumes name themselves, by kind: ``rbd``, say.
+    #: Disks named directly by its volumes, by kind: ``rbd``, say.
     disks: tuple[str, ...] = ()
     #: It has resource claims (dynamic resource allocation).
     has_resource_claims: bool = False
     #: While it waits: the images of its containers, one for each, and of its volumes (:func:`bus.sources.images.image_key`).
     images: tuple[str, ...] = ()
     volume_images: tuple[str, ...] = ()
-    #: Labels of pods that its selectors name and that the source does not keep.
+    #: Labels of pods in its selectors, not published by the source.
     unkept_labels: tuple[str, ...] = ()
-    #: Own labels that its selectors name, kept for that alone.
+    #: Own labels for its selectors, published only for them.
     template_labels: dict[str, str] = {}
-    #: There were more than a fact may carry: what is here is not all.
+    #: More existed than fit into a fact: this list is incomplete.
     is_cut: bool = False
 
 
@@ -258,7 +258,7 @@ NO_CONSTRAINTS = msgspec.Raw(b"")
 
 
 def meets(operator: str, values: Collection[str] | None, text: str | None) -> bool:
-    """Whether a label of this text, None where it is absent, is what a requirement wants."""
+    """Whether a label of this text, None for an absent one, meets a requirement."""
     match operator:
         case "In":
             return text is not None and text in (values or ())
@@ -303,14 +303,14 @@ def _is_valid(one: Requirement) -> bool:
 
 
 def keys_of(selector: LabelSelector | None) -> set[str]:
-    """The labels that a selector names."""
+    """The labels in a selector."""
     if selector is None:
         return set()
     return {*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())}
 
 
 def without(selector: LabelSelector | None, keys: Collection[str]) -> LabelSelector | None:
-    """A selector that asks nothing of the labels ``keys``, whose texts are not known."""
+    """A selector without requirements on the labels ``keys`` of unknown text."""
     if selector is None or not keys:
         return selector
     labels = selector.match_labels or {}

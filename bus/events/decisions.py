@@ -1,13 +1,14 @@
-"""Decisions and what became of them. A decision is born here, in the history; nothing is done without one.
+"""Decisions and their outcomes. A decision is an event in the history; every effect has one.
 
-All decisions of a cluster are one line of events under ``bursar.<cluster>.decision.*.*``, appended with the expected
-last sequence of that subject: each stands on all before it, whichever process made it. Outcomes are another line.
+All decisions of a cluster are one line of events under ``bursar.<cluster>.decision.*.*``, appended with the
+expected last sequence of that subject: each depends on all before it, whichever process made it. Outcomes are
+another line.
 
-A pass of the scheduler is one event for many pods, and no :class:`Decision`: it takes effect where it stands in the history, in
-every process alike, so the next pass is decided when it was read. Passes are a line of events of their own, appended with
-the expected last sequence of theirs: two processes never give away the same room. The texts that pods share stand once in a pass,
-and pods name them by their index. What was decided is confirmed by the pod itself, which is observed on its node, and no further
-event says so. Who binds says ``bind.settled`` of a pod that was not bound, and then it waits again.
+A pass of the scheduler is one event for many pods, and no :class:`Decision`: it takes effect at its place in the
+history, in every process alike, so the next pass is decided after it was read. Passes are a line of events of their
+own, appended with the expected last sequence of theirs: two processes never assign the same room. Texts shared by
+pods stand once in a pass, and pods refer to them by index. Only the pod's own status confirms a binding, without a
+further event. A binder reports ``bind.settled`` for an unbound pod, and the pod waits again.
 
 Source: docs/architecture.md; docs/reliability.md; docs/scheduling.md; docs/jobs.md.
 """
@@ -50,7 +51,7 @@ class Decision(Fact, frozen=True, kw_only=True):
     is_destructive: ClassVar[bool] = False
     #: A person asked for exactly this: neither pause nor shadow mode hold it.
     is_asked: ClassVar[bool] = False
-    #: Several are done at once: none is about what another one is about.
+    #: Several are carried out at once: their targets are disjoint.
     is_independent: ClassVar[bool] = False
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -65,13 +66,13 @@ class Decision(Fact, frozen=True, kw_only=True):
     policy: str
     is_shadow: bool
     target: Target
-    #: Which quota it is about; "" = none.
+    #: Its quota; "" = none.
     quota: str = ""
     #: A stable token.
     reason: str
     #: The numbers behind it, by name with unit.
     numbers: dict[str, int] = {}
-    #: After this nothing may be done any more: what it rests on is too old by then.
+    #: Its deadline: its inputs are too old afterwards.
     expires_us: int
 
 
@@ -100,7 +101,7 @@ class Evict(Decision, frozen=True, kw_only=True):
     wire_type: ClassVar[str] = "decision.evict"
     is_destructive: ClassVar[bool] = True
 
-    #: Kind, namespace and name of the workload of the same quota that room is made for; "" = nobody.
+    #: Kind, namespace and name of the workload of the same quota with the freed room; "" = none.
     beneficiary: str = ""
 
 
@@ -161,9 +162,9 @@ class CreateReplica(Decision, frozen=True, kw_only=True):
     replica: str
     #: Its type as the job writes it.
     type: str
-    #: How often its slot was tried with this pod, by the attempts that were seen; its name ends in it. 0 = in shadow.
+    #: Attempts at its slot with this pod, as far as observed; its name ends in it. 0 = in shadow.
     attempt: int = 0
-    #: The scheduler that starts the job's pods together by its PodGroup; "" = it has none.
+    #: The scheduler for the common start of the job's pods by its PodGroup; "" = it has none.
     gang_scheduler: str = ""
 
 
@@ -177,7 +178,7 @@ class DeleteReplica(Decision, frozen=True, kw_only=True):
     job: str
     #: The pod's type, in lower case.
     type: str
-    #: Which attempt at its slot the pod is by its name; 0 = its name is its slot's, as is that of its service.
+    #: The pod's attempt at its slot, from its name; 0 = its name is its slot's, as is that of its service.
     attempt: int = 0
 
 
@@ -207,11 +208,11 @@ class KeepPodGroup(Decision, frozen=True, kw_only=True):
     wire_type: ClassVar[str] = "decision.keep_pod_group"
     is_independent: ClassVar[bool] = True
 
-    #: Of which API it is: ``NATIVE``, ``PLUGINS`` or ``VOLCANO`` of :mod:`bus.events.pods`.
+    #: Its API: ``NATIVE``, ``PLUGINS`` or ``VOLCANO`` of :mod:`bus.events.pods`.
     api: str
     #: So many pods start together.
     least: int
-    #: What they request, thousandths of each unit.
+    #: Their requests, thousandths of each unit.
     requests: dict[str, int] = {}
     #: Where it is volcano's.
     queue: str = ""
@@ -243,7 +244,7 @@ class ReportJob(Decision, frozen=True, kw_only=True):
     #: Its start and its end, microseconds UTC.
     start_us: int | None = None
     completion_us: int | None = None
-    #: What the training operator would have said as Kubernetes Events at this look: type and reason, each once.
+    #: The training operator's Kubernetes Events of this pass: type and reason, each once.
     events: tuple[str, ...] = ()
 
 
@@ -267,7 +268,7 @@ BindResult = Literal["refused", "lost", "gone", "stale", "shadow"]
 class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why pods get no node, or not another one."""
 
-    #: By plugin and reason: nodes for which this plugin was the first to refuse. A node may have several reasons.
+    #: By plugin and reason: nodes with this plugin as the first to refuse. A node may have several reasons.
     nodes: dict[str, dict[str, int]] = {}
     #: Why no node was looked at; "" = they were.
     reason: str = ""
@@ -287,7 +288,7 @@ class TriedPod(msgspec.Struct, frozen=True, array_like=True):
     refused: int
     #: The best nodes, the chosen one first: pairs of an index of ``nodes`` and an index of ``scores``.
     top: tuple[int, ...] = ()
-    #: The cards of its node that it gets; empty = whichever.
+    #: The cards allocated on its node; empty = any.
     cards: tuple[int, ...] = ()
 
 
@@ -318,7 +319,7 @@ class SchedulingPassed(Fact, frozen=True, kw_only=True):
     wire_type: ClassVar[str] = "scheduling.passed"
 
     profile: str
-    #: The newest event that was known, and the newest pass among these (0 = none).
+    #: The newest known event, and the newest pass among them (0 = none).
     after: int
     assumed: int
     #: Number of this part among the events of this moment.
@@ -334,16 +335,16 @@ class SchedulingPassed(Fact, frozen=True, kw_only=True):
     #: How many nodes there were.
     count: int = 0
     nodes: tuple[str, ...] = ()
-    #: Plugins that scored, and the weighted scores of one node for one pod, in their order.
+    #: The scoring plugins, and the weighted scores of one node for one pod, in their order.
     plugins: tuple[str, ...] = ()
     scores: tuple[tuple[int, ...], ...] = ()
     refusals: tuple[Refusal, ...] = ()
     pods: tuple[TriedPod, ...] = ()
-    #: Pods that were tried again and refused for the same reasons as before, by their numbers in the queue.
+    #: Pods tried again and refused for the same reasons as before, by their numbers in the queue.
     again: tuple[int, ...] = ()
-    #: Pods for which less important ones have to go; they are among the pods that wait.
+    #: Pods in need of evictions of less important ones; they are among the waiting pods.
     nominated: tuple[Nomination, ...] = ()
-    #: The CPUs of their nodes, and parts of NUMA nodes, that pods get, by uid.
+    #: The pods' CPUs on their nodes, and parts of NUMA nodes, by uid.
     cpus: dict[str, HeldCpus] = {}
 
 
@@ -351,7 +352,7 @@ class FailedBind(msgspec.Struct, frozen=True, array_like=True):
     """A pod that did not get its node."""
 
     uid: str
-    #: The sequence of the pass that decided it.
+    #: The sequence of its pass.
     passed: int
     result: BindResult
     #: A token or the API server's words.

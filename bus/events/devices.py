@@ -1,7 +1,8 @@
-"""Facts about devices: claims, their templates, slices and classes of devices, and what Koordinator's agent finds on a node.
+"""Facts about devices: claims, their templates, slices and classes of devices, and the devices of a node found by
+Koordinator's agent.
 
-Bodies hold what the API server wrote, by an allow-list: no ``config`` (it may hold secrets), no driver data of
-``status.devices``, no selector, and no ``reservedFor``, which says nothing that pods do not say, many times a second.
+Bodies hold the API server's fields by an allow-list: no ``config`` (it may hold secrets), no driver data of
+``status.devices``, no selector, and no ``reservedFor`` (redundant with pods, and written many times a second).
 
 Source: Kubernetes API reference, resource.k8s.io/v1; koordinator-sh/koordinator, scheduling/v1alpha1 Device; docs/devices.md.
 """
@@ -19,13 +20,13 @@ from bus.errors import MalformedJsonError
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
 
-#: Drivers whose devices are cards.
+#: Drivers with cards as devices.
 CARD_DRIVERS = frozenset(("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"))
 
-#: By Koordinator: which parts of which devices a pod was given.
+#: By Koordinator: the parts of devices allocated to a pod.
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
-#: By Bursar, of the resources that a pod requests or a node has: what the installation counts as cards (``devices.accelerators``),
-#: as JSON, ``{resource: [milli-cards, model]}``. No annotation of this name is taken.
+#: By Bursar, among the resources of a pod or a node: the installation's own cards (``devices.accelerators``), as
+#: JSON, ``{resource: [milli-cards, model]}``. An annotation of this name is never read.
 COUNTED = "bursar.io/counted-as-cards"
 #: Devices as numbers: the first of each kind, and how many there may be of one.
 FIRST = {"gpu": 0, "rdma": 1_000, "fpga": 2_000}
@@ -61,7 +62,7 @@ class DeviceResult(msgspec.Struct, frozen=True, omit_defaults=True):
     device: str
     is_admin: bool = False
     share_id: str = ""
-    #: What the share takes of the device's capacity, quantities as they were written.
+    #: The share's part of the device's capacity, quantities as they were written.
     consumed: dict[str, str] = {}
 
 
@@ -85,7 +86,7 @@ class ResourceClaimState(Fact, frozen=True, kw_only=True):
     is_generated: bool = False
     team: str | None = None
     user: str | None = None
-    #: Those that name a quota, or a model.
+    #: Labels of a quota, or a model.
     labels: dict[str, str] = {}
     requests: tuple[DeviceRequest, ...] = ()
     allocation: Allocation | None = None
@@ -136,7 +137,7 @@ class Device(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Of its attributes: type, productName, profile, uuid, parentUUID.
     attributes: dict[str, str] = {}
     capacity: dict[str, str] = {}
-    #: What it takes of the counters of each set: set → counter → quantity.
+    #: Its part of each set's counters: set → counter → quantity.
     consumes: dict[str, dict[str, str]] = {}
     #: It may be given to several claims, each a share of its capacity.
     is_shared: bool = False
@@ -155,7 +156,7 @@ class ResourceSliceState(Fact, frozen=True, kw_only=True):
     slices: int = 0
     node: str = ""
     devices: tuple[Device, ...] = ()
-    #: Counters that devices share: set → counter → quantity.
+    #: Counters shared by devices: set → counter → quantity.
     counters: dict[str, dict[str, str]] = {}
     notes: tuple[str, ...] = ()
 
@@ -180,7 +181,7 @@ class DeviceClassObserved(Fact, frozen=True, kw_only=True):
     uid: str
     name: str
     resource_version: str
-    #: spec.extendedResourceName: pods that request it are given devices of this class.
+    #: spec.extendedResourceName: pods with a request for it get devices of this class.
     extended_name: str = ""
 
 
@@ -199,20 +200,20 @@ class NodeDevice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     type: str
     minor: int
-    #: Its uuid, or what else names it.
+    #: Its uuid, or another identifier.
     id: str = ""
     is_healthy: bool = False
     #: Resource to quantity, as they were written.
     resources: dict[str, str] = {}
     #: Its NUMA node; -1 = nobody says.
     numa: int = -1
-    #: The PCIe switch that it is connected to.
+    #: Its PCIe switch.
     switch: str = ""
     #: Addresses of its virtual functions.
     functions: tuple[str, ...] = ()
     #: The labels of these, where they have some: of so many of them in a row.
     function_labels: tuple[tuple[int, dict[str, str]], ...] = ()
-    #: By which pods choose among devices.
+    #: Labels for the choice of devices by pods.
     labels: dict[str, str] = {}
 
 
@@ -225,7 +226,7 @@ class NodeDevicesObserved(Fact, frozen=True, kw_only=True):
     name: str
     resource_version: str
     devices: tuple[NodeDevice, ...] = ()
-    #: Which cards are given together, as its annotation has it.
+    #: The cards allocated together, from its annotation.
     partitions: str = ""
     #: Vendor, model and driver of its cards, as its labels ``node.koordinator.sh/gpu-`` have them, by the rest of these.
     labels: dict[str, str] = {}
@@ -273,7 +274,8 @@ def device_name(number: int) -> str:
 
 
 def given_devices(texts: Mapping[str, str]) -> tuple[int, ...] | None:
-    """The devices that a pod was given by Koordinator, as its annotation says: numbers. () where nobody can read it; None = absent.
+    """The devices allocated to a pod by Koordinator, from its annotation: numbers. () for an unreadable one; None =
+    absent.
 
     Whoever may write pods may write the annotation.
     """

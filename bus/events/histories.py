@@ -1,4 +1,4 @@
-"""Facts about the history itself: that it was put together again after a loss, or came from a file.
+"""Facts about the history itself: its recovery after a loss, or its import from a file.
 
 Source: docs/architecture.md; docs/reliability.md.
 """

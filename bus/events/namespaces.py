@@ -1,4 +1,4 @@
-"""Facts about namespaces: whose they are.
+"""Facts about namespaces: their owners.
 
 Source: Kubernetes API reference, core/v1 Namespace; Kubeflow profiles (annotation ``owner``).
 """

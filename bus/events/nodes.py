@@ -1,4 +1,4 @@
-"""Facts about nodes: what they offer, which GPU they carry, how much of them is really used, and how their CPUs lie.
+"""Facts about nodes: their resources, their GPU model, their real use, and the layout of their CPUs.
 
 Quantities and durations are as they were written.
 
@@ -25,7 +25,7 @@ class NodeObserved(Fact, frozen=True, kw_only=True):
     name: str
     resource_version: str
     created: str | None = None
-    #: The first of the known GPU model labels that is there; None = none is.
+    #: The first existing one of the known GPU model labels; None = none is.
     model: str | None = None
     #: status.allocatable, as written by the node agent.
     allocatable: dict[str, str] = {}
@@ -37,11 +37,11 @@ class NodeObserved(Fact, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     #: Its images, ``KEY=BYTES`` with spaces between: :func:`bus.sources.images.images_of`.
     images: str = ""
-    #: What systems that share cards say of it in annotations: docs/devices.md.
+    #: The texts of card-sharing systems in its annotations: docs/devices.md.
     card_texts: dict[str, str] = {}
-    #: Koordinator's annotation of limits to what it may really use: JSON, as it was written, cut.
+    #: Koordinator's annotation of limits on its real use: JSON, as it was written, cut.
     usage_thresholds: str = ""
-    #: There were more taints or labels than a fact carries: a pod that names labels is not placed there.
+    #: It had more taints or labels than fit into a fact: a pod with label requirements is not placed there.
     is_cut: bool = False
 
 
@@ -125,7 +125,7 @@ class NodeTopologyObserved(Fact, frozen=True, kw_only=True):
     resource_version: str
     #: Number, core, socket and NUMA node of each CPU; empty = nobody says.
     cpus: tuple[tuple[int, int, int, int], ...] = ()
-    #: CPUs that no pod gets, and those that the kubelet gave to pods by itself, as lists.
+    #: CPUs closed to pods, and those given to pods by the kubelet itself, as lists.
     reserved: str = ""
     held: str = ""
     #: The kubelet gives whole cores only.

@@ -1,7 +1,7 @@
-"""Facts about notebooks: what each kind of evidence said of one at one moment.
+"""Facts about notebooks: all evidence about one at one moment.
 
-A tenant's server wrote most of it, so nothing of its text travels: no kernel names, no code, no paths, only states, counts
-and times that were bounded when they were read. ``time`` of the event is the moment of observation.
+A tenant's server wrote most of it, so its text is never published: no kernel names, no code, no paths, only states,
+counts and times, bounded at reading. ``time`` of the event is the moment of observation.
 
 Source: docs/culling.md (evidence sources); docs/reliability.md.
 """
@@ -28,7 +28,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     busy: bool = False
     #: The last activity by the source's own account; None = it names none.
     active_us: int | None = None
-    #: Since when a kernel is starting that nobody is connected to.
+    #: The start of a still starting kernel without a connection.
     starting_since_us: int | None = None
     #: A browser held a connection open.
     connected: bool = False

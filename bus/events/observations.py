@@ -1,7 +1,7 @@
-"""Facts about observing itself: what a source was shown and could not use.
+"""Facts about observation itself: unusable records of a source.
 
-Nothing that a source receives is dropped in silence: a record that cannot be translated becomes such a fact, with the
-reason and a digest, never with the content (it may hold secrets). A relist follows it, since it could have been a delete.
+No record of a source is dropped silently: an untranslatable record becomes such a fact, with the reason and a
+digest, never with the content (it may hold secrets). A relist follows it, since it could have been a delete.
 
 Source: docs/reliability.md.
 """
@@ -18,7 +18,7 @@ class ObservationRefused(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "observation.refused"
 
-    #: The resource that was watched, e.g. ``pods``.
+    #: The watched resource, e.g. ``pods``.
     resource: str
     #: The error class and message, without content of the record.
     reason: str
@@ -55,9 +55,9 @@ class SourceHeard(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "source.heard"
 
-    #: The resource that is watched, e.g. ``pods``.
+    #: The watched resource, e.g. ``pods``.
     resource: str
-    #: The version up to which its changes were told.
+    #: The last version of its reported changes.
     resource_version: str = ""
-    #: What was added to the source's own clock to have the API server's, microseconds; 0 where that is two seconds or less.
+    #: Offset from the source's own clock to the API server's, microseconds; 0 up to two seconds.
     offset_us: int = 0

@@ -1,4 +1,4 @@
-"""Facts about what reactors may do: their policies and the global pause. Reactors take both from the history.
+"""Facts about the rights of reactors: their policies and the global pause. Reactors take both from the history.
 
 Source: docs/architecture.md; docs/reliability.md.
 """
@@ -34,7 +34,7 @@ class PolicyChanged(Fact, frozen=True, kw_only=True):
     mode: Mode
     policy: dict[str, Any]
     digest: str
-    #: The person or the place of the settings that said it.
+    #: The person or the settings file behind it.
     author: str
 
 

@@ -1,6 +1,6 @@
-"""Facts about priority classes: what number a name stands for.
+"""Facts about priority classes: the number of each name.
 
-Pods carry the number itself; a workload that waits has no pods yet, only the name in its templates.
+Pods carry the number itself; a waiting workload has no pods yet, only the name in its templates.
 
 Source: Kubernetes API reference, scheduling.k8s.io/v1 PriorityClass.
 """
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from bus.events.vocabulary import Fact
 
-#: Preemption policy of a class whose pods take the room of nobody.
+#: Preemption policy of a class without preemption.
 NEVER = "Never"
 
 
@@ -25,9 +25,9 @@ class PriorityClassObserved(Fact, frozen=True, kw_only=True):
     resource_version: str
     #: Higher is more important; never changes while the class is there.
     value: int
-    #: What names no class has this one.
+    #: Pods without a class have this one.
     is_default: bool = False
-    #: ``PreemptLowerPriority`` or :data:`NEVER`; histories that did not say it mean the first, Kubernetes' default.
+    #: ``PreemptLowerPriority`` or :data:`NEVER`; older histories without it mean the first, Kubernetes' default.
     preemption_policy: str = "PreemptLowerPriority"
 
 

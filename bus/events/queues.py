@@ -1,4 +1,4 @@
-"""Facts about queues: what a person ordered of somebody's place in one.
+"""Facts about queues: a person's order about a workload's place.
 
 Source: docs/queues.md.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 from bus.events.vocabulary import Fact
 
-#: Priorities that Kubernetes accepts of users' classes, either way.
+#: Priorities allowed by Kubernetes for users' classes, either way.
 MOST_PRIORITY = 10**9
 
 

@@ -1,7 +1,7 @@
-"""Facts about quotas: what their objects say, in the ledger's own measures.
+"""Facts about quotas: their objects, in the ledger's own measures.
 
-Both kinds, Bursar's `BizGroupResourceQuota` and Koordinator's `ElasticQuota`, are one fact: what a kind
-does not have stays at its default. Amounts are converted once, by the source, and rounded up.
+Both kinds, Bursar's `BizGroupResourceQuota` and Koordinator's `ElasticQuota`, are one fact: fields missing in a
+kind stay at their default. Amounts are converted once, by the source, and rounded up.
 
 Source: docs/quotas.md; docs/accounting.md; docs/wrong-input.md C.
 """
@@ -37,9 +37,9 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     hold: bool = False
     #: ``Strict`` or ``BackFill``.
     order: str = "BackFill"
-    #: The longest that back-fill may keep the head waiting; 0 = the head is never passed.
+    #: Longest delay of the head by back-fill; 0 = the head is never passed.
     max_head_delay_seconds: int = 0
-    #: What is held is marked as a gang.
+    #: Held workloads are marked as gangs.
     gang: bool = False
 
 
@@ -56,7 +56,7 @@ class Serves(msgspec.Struct, frozen=True, omit_defaults=True):
     """The namespaces that a quota serves: those that it names or selects, and all where neither it nor a quota above does."""
 
     namespaces: tuple[str, ...] = ()
-    #: Selects the namespaces that meet all of them; empty = no selector.
+    #: Selects the namespaces with all of them; empty = no selector.
     selector: tuple[Requirement, ...] = ()
 
 
@@ -73,7 +73,7 @@ class QuotaObserved(Fact, frozen=True, kw_only=True):
     #: ``BizGroupResourceQuota`` or ``ElasticQuota``.
     kind: str
     name: str
-    #: "" for BizGroupResourceQuota, which belongs to no namespace.
+    #: "" for BizGroupResourceQuota (cluster scope).
     namespace: str = ""
     resource_version: str
     created: str | None = None
@@ -90,7 +90,7 @@ class QuotaObserved(Fact, frozen=True, kw_only=True):
     max: dict[str, int] = {}
     #: None = never stated: then it is ``max``.
     weight: dict[str, int] | None = None
-    #: What it does not ask for goes to others, its ``min`` too.
+    #: Its unrequested share goes to others, its ``min`` too.
     lends: bool = True
     #: Holds quotas, not pods.
     is_parent: bool = False
@@ -98,20 +98,20 @@ class QuotaObserved(Fact, frozen=True, kw_only=True):
     tree_root: bool = False
     #: Checks of sums of ``min`` are skipped for it.
     force_update: bool = False
-    #: Resources of which ``max`` may not be set below what is used.
+    #: Resources with ``max`` never below the usage.
     strict_max_keys: tuple[str, ...] = ()
     #: Pods of these namespaces go into it (ElasticQuota's annotation).
     namespaces: tuple[str, ...] = ()
     budget: Budget = Budget()
     queue: Queue = Queue()
-    #: Of BizGroupResourceQuota; None = not stated, as in older histories: what names it is charged to it then.
+    #: Of BizGroupResourceQuota; None = missing, as in older histories: any object naming it is charged to it then.
     serves: Serves | None = None
     #: A container without a limit is charged by its request instead of being refused.
     charges_requests: bool = False
     #: Why the object cannot be used, by field path; "" = it can. The amounts are empty then: the
     #: quota is shown, and neither charged nor taken for unlimited.
     problem: str = ""
-    #: What the source had to round, ``rounded_up:<key>``: quantities finer than the measure.
+    #: Rounding by the source, ``rounded_up:<key>``: quantities finer than the measure.
     notes: tuple[str, ...] = ()
 
 

@@ -1,6 +1,6 @@
-"""Facts about training runtimes: the templates that an administrator, or a team, keeps for TrainJobs of Kubeflow Trainer.
+"""Facts about training runtimes: the templates of an administrator, or a team, for TrainJobs of Kubeflow Trainer.
 
-Of a template only what its pods request is published: no image, command, environment or volume.
+Only the requests of its pods are published of a template: no image, command, environment or volume.
 
 Source: Kubeflow Trainer v2.2, ``trainer.kubeflow.org/v1alpha1`` TrainingRuntime and ClusterTrainingRuntime; docs/jobs.md.
 """
@@ -34,7 +34,8 @@ class RuntimeTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a TrainJob that names the runtime asks for, as far as the job does not say it itself."""
 
     jobs: tuple[RuntimeJob, ...] = ()
-    #: Its ``mlPolicy``: whether it has one, the training nodes, and whether it is MPI's, whose launcher may train, too.
+    #: Its ``mlPolicy``: whether it exists, the training nodes, and whether it is MPI's (its launcher may train,
+    #: too).
     has_policy: bool = False
     nodes: int = 1
     is_mpi: bool = False
@@ -60,7 +61,7 @@ class TrainingRuntimeObserved(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "trainingruntime.observed"
 
-    #: ``TrainingRuntime`` or ``ClusterTrainingRuntime``, which has no namespace.
+    #: ``TrainingRuntime`` or, without a namespace, ``ClusterTrainingRuntime``.
     kind: str
     uid: str
     namespace: str = ""

@@ -1,4 +1,4 @@
-"""Facts about Scv objects: the GPU cards of a node as Yoda's daemon measures them.
+"""Facts about Scv objects: the GPU cards of a node as measured by Yoda's daemon.
 
 Source: Yoda-Scheduler, "SCV" (core.run-linux.com/v1).
 """

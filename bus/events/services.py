@@ -1,4 +1,4 @@
-"""Facts about the services by which pods of training jobs find each other.
+"""Facts about the services of training jobs, names by which their pods find each other.
 
 Source: Kubernetes API reference, core/v1 Service.
 """
@@ -20,7 +20,7 @@ class ServiceObserved(Fact, frozen=True, kw_only=True):
     namespace: str
     name: str
     resource_version: str
-    #: Its controller. Who may make services writes any.
+    #: Its controller. Every writer of services may write any.
     owner: Owner | None = None
     #: Job, replica type and index by its labels below ``training.kubeflow.org/``; "" = it has no such label.
     job: str = ""

@@ -1,12 +1,12 @@
-"""How a fact class becomes part of the vocabulary: wire type, version and upcasts stand on the class itself.
+"""The vocabulary of facts: wire type, version and upcasts stand on the class itself.
 
-A fact is a frozen struct whose fields are its JSON body. ``wire_type`` is ``entity.participle``; ``version`` grows
-when the shape of the body changes in a way that old readers or old bodies would feel, and then ``upcasts`` lifts an
-old body, one version at a time, so that a replay of old history needs no old code.
+A fact is a frozen struct; its fields are its JSON body. ``wire_type`` is ``entity.participle``; ``version`` grows
+when the shape of the body changes for old readers or old bodies. Then ``upcasts`` lifts an old body, one version at
+a time, so a replay of old history needs no old code.
 
 The bodies are msgspec structs (3 to 7 times the speed of pydantic on the hot path, tests/benchmarks/README.md);
-their public description is the JSON Schema that ``bursar events --schema`` prints from the same classes, so there is no
-second definition to keep alike.
+their public description is the JSON Schema of ``bursar events --schema``, printed from the same classes, so no
+second definition exists.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wire_type: ClassVar[str] = ""
     version: ClassVar[int] = 1
     upcasts: ClassVar[Mapping[int, Upcast]] = {}
-    #: By newer version: what makes of its body one of this version. It comes one release before that version is written.
+    #: By newer version: the function from its body to one of this version. It comes one release before that version
+    #: is written.
     downcasts: ClassVar[Mapping[int, Upcast]] = {}
 
     def event(self, *, cluster: str, key: str, id: str, source: str, time_us: int) -> Event:
-        """This fact as an event that can be published."""
+        """This fact as a publishable event."""
         return Event(
             cluster,
             self.wire_type,
@@ -47,9 +48,10 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @classmethod
     def read(cls, event: Event) -> Self:
-        """The body of ``event`` as this class, lifted from older versions, or lowered from a newer one that is known.
+        """The body of ``event`` as this class, lifted from older versions, or lowered from a known newer one.
 
-        Raises UnsupportedVersionError for any other version newer than this code, EnvelopeError for a body that does not fit.
+        Raises UnsupportedVersionError for any other version newer than this code, EnvelopeError for an invalid
+        body.
         """
         known = _recent[event.sequence % RECENT]
         if known is not None and known[0] is event and type(known[1]) is cls:
@@ -91,15 +93,15 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             ) from error
 
 
-#: How many facts are remembered. Those who follow the history in one process are handed the same events, a few at a time.
+#: Number of remembered facts. All readers of the history in one process receive the same events, a few at a time.
 RECENT = 256
-#: By place of the event's sequence: events that were read lately, and their facts. Several folds read each event, and it is
-#: decoded for the first. Nothing else is remembered, so what is read is a function of the event.
+#: By place of the event's sequence: recently read events, and their facts. Several folds read each event, and it is
+#: decoded for the first. The result is a function of the event alone.
 _recent: list[tuple[Event, Fact] | None] = [None] * RECENT
 
 
 def remember(event: Event, fact: Fact) -> None:
-    """Let :meth:`Fact.read` give this fact for ``event`` for a while: who made an event need not decode it."""
+    """Let :meth:`Fact.read` give this fact for ``event`` for a while: the maker of an event need not decode it."""
     _recent[event.sequence % RECENT] = (event, fact)
 
 

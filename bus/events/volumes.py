@@ -1,4 +1,4 @@
-"""Facts about storage: claims of volumes, volumes, their classes, and how many volumes a node may attach.
+"""Facts about storage: claims of volumes, volumes, their classes, and the limit of attached volumes of a node.
 
 Source: Kubernetes API reference, core/v1 PersistentVolumeClaim and PersistentVolume, storage/v1 StorageClass and CSINode.
 """
@@ -38,9 +38,9 @@ class ClaimObserved(Fact, frozen=True, kw_only=True):
     is_block: bool = False
     #: Volumes by label.
     has_selector: bool = False
-    #: The node for which a volume is to be made; "" = none was chosen. Its owner may have written any.
+    #: The planned node of a new volume; "" = none was chosen. Its owner may write any.
     selected_node: str = ""
-    #: The uid of its controller: of an ephemeral volume that is the pod. "" = none.
+    #: The uid of its controller: of an ephemeral volume it is the pod. "" = none.
     owner: str = ""
 
 
@@ -73,15 +73,15 @@ class VolumeObserved(Fact, frozen=True, kw_only=True):
     access_modes: tuple[str, ...] = ()
     capacity_bytes: int = 0
     is_block: bool = False
-    #: What attaches it: a CSI driver, or the name of a plugin in the tree (``kubernetes.io/aws-ebs``); "" = nobody has to.
+    #: Its attacher: a CSI driver, or the name of a plugin in the tree (``kubernetes.io/aws-ebs``); "" = not needed.
     driver: str = ""
-    #: Names the volume for its CSI driver: a digest of the handle, since that may be anything.
+    #: Names the volume for its CSI driver: a digest of the handle, since its text is arbitrary.
     handle: str = ""
     #: Its labels of zones and regions.
     zones: dict[str, str] = {}
-    #: The nodes that reach it; None = all.
+    #: The nodes with access to it; None = all.
     node_affinity: NodeSelector | None = None
-    #: Its node affinity is more than a fact carries: which nodes reach it is not known.
+    #: Its node affinity is larger than a fact: its nodes are unknown.
     is_cut: bool = False
 
 
@@ -145,7 +145,7 @@ class CsiNodeObserved(Fact, frozen=True, kw_only=True):
     uid: str
     name: str
     resource_version: str
-    #: By CSI driver: the most volumes that it attaches to the node; a driver without a limit is left out.
+    #: By CSI driver: the limit of its attached volumes on the node; a driver without a limit is left out.
     limits: dict[str, int] = {}
 
 

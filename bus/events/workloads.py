@@ -1,7 +1,7 @@
-"""Facts about workloads: the links of the owner chain from a pod up to what its user created, and what each asks for.
+"""Facts about workloads: the links of the owner chain from a pod up to its user's object, and the demand of each.
 
-Of a training job it is said, too, how it is to be run, and which status its controller wrote: no template, command, environment
-or volume is among it.
+A training job also has the description of its run, and its controller's last status: no template, command,
+environment or volume is among it.
 
 Source: Kubernetes API reference, apps/v1 and batch/v1; Kubeflow training-operator v1, ``apis/kubeflow.org/v1``;
 docs/accounting.md (workload); docs/quotas.md; docs/jobs.md.
@@ -18,14 +18,14 @@ from bus.events.pods import Owner
 from bus.events.runtimes import RuntimeUse
 from bus.events.vocabulary import Fact, Upcast
 
-#: The note of a workload whose demand could not be read: it is there, and what it asks for is unknown.
+#: The note of a workload with an unreadable demand: it exists, and its demand is unknown.
 UNREADABLE = "demand_unreadable"
-#: The note of a workload that names another controller: it makes no pods in this cluster.
+#: The note of a workload with another controller: it makes no pods in this cluster.
 MANAGED_ELSEWHERE = "managed_elsewhere"
 
 Spec = TypeVar("Spec")
 
-#: The replica types of each kind of training job, in the order in which the operator evaluates them.
+#: The replica types of each kind of training job, in the operator's order of evaluation.
 REPLICA_TYPES = {
     "TFJob": ("Chief", "Evaluator", "Master", "PS", "Worker"),
     "PyTorchJob": ("Master", "Worker"),
@@ -55,13 +55,13 @@ class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 1
     #: ``Always``, ``OnFailure``, ``Never`` or ``ExitCode``; "" = not stated.
     restart_policy: str = ""
-    #: What the pod template says beside it.
+    #: The pod template's own value.
     template_restart_policy: str = ""
     scheduler_name: str = ""
     priority_class: str = ""
-    #: The port under which its replicas find each other; 0 = not stated.
+    #: The port between its replicas; 0 = not stated.
     port: int = 0
-    #: What one pod requests, thousandths of each unit.
+    #: One pod's requests, thousandths of each unit.
     requests: dict[str, int] = {}
 
 
@@ -119,7 +119,7 @@ class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     success_policy: str = ""
     #: The workers of a TFJob may come and go.
     is_dynamic: bool = False
-    #: Who runs it; None = not stated.
+    #: Its responsible controller; None = not stated.
     managed_by: str | None = None
     #: Processes of each pod, as a PyTorchJob writes them.
     processes: str = ""
@@ -161,9 +161,9 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     resource_version: str
     created: str | None = None
     owner: Owner | None = None
-    #: Its own, by the label policy; and those that name its quota, its own or else those of its templates.
+    #: Its own, by the label policy; and those of its quota, its own or else those of its templates.
     labels: dict[str, str] = {}
-    #: Its own, those of Bursar and the stamps of Kubeflow's culler: what its user wants of culling, say.
+    #: Its own, those of Bursar and the stamps of Kubeflow's culler: such as its user's wishes about culling.
     annotations: dict[str, str] = {}
     #: ``requests.<resource>`` and ``limits.<resource>`` over all pods: cpu in milli, everything else in whole units.
     #: None = not stated, or unreadable (see ``notes``).
@@ -172,24 +172,26 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     deadline_s: int | None = None
     #: Held back, stopped or ended: it asks for nothing now.
     suspended: bool = False
-    #: Demand of one pod, and number of pods, of the set that a scale sets; None where there is none.
+    #: Demand of one pod, and number of pods, of the set with the scale subresource; None without one.
     per_replica: dict[str, int] | None = None
     replicas: int | None = None
-    #: While it is suspended and has not ended: what it asks for once it runs.
+    #: While it is suspended and has not ended: its demand once it runs.
     wanted: dict[str, int] = {}
-    #: Of the first of its pod templates that names one.
+    #: Of its first pod template with one.
     priority_class: str = ""
     #: It is suspended because it waits in a queue, not by its user.
     held: bool = False
-    #: As :class:`bus.kube.kinds.Ask` has it: containers that state no limit of ``limits.<resource>``, or no request either.
+    #: As :class:`bus.kube.kinds.Ask` has it: containers without a limit of ``limits.<resource>``, or without a
+    #: request either.
     unstated: dict[str, tuple[str, ...]] = {}
     #: Its deletion was asked for: it waits for its finalizers, and its controller makes nothing more.
     is_terminating: bool = False
-    #: How a training job is run, and the status that its controller wrote; None of other kinds, and where it cannot be read.
+    #: The description of a training job's run, and its controller's last status; None for other kinds, and for an
+    #: unreadable one.
     training: Training | None = None
-    #: Of a TrainJob: the runtime that it names; its demand is the runtime's name.
+    #: Of a TrainJob: its runtime; its demand is the runtime's name.
     runtime: RuntimeUse | None = None
-    #: ``metadata.generation``, which changes with the spec; 0 = not stated.
+    #: ``metadata.generation`` (it changes with the spec); 0 = not stated.
     generation: int = 0
     notes: tuple[str, ...] = ()
 
