@@ -1,4 +1,4 @@
-"""The signed heads of a backup: gathered without losing one, and put back where they agree with the chain.
+"""The signed heads of a backup: all are collected, and those that agree with the chain are restored.
 
 Source: ``docs/operating.md``; docs/reliability.md.
 """
@@ -24,11 +24,11 @@ Warned = Callable[[str], None]
 
 
 def all_heads(settings: Settings, connection: sa.Connection, path: Path, warned: Warned) -> bytes:  # fmt: skip
-    """The lines of the heads that the backup's file ``path``, the file of heads and the ledger have, by sequence."""
+    """The lines of heads in the backup's file ``path``, in the file of heads and in the ledger, by sequence."""
     found = dict.fromkeys(read_heads(path) if path.is_file() else ())
     try:
         if settings.heads_file.is_file():
-            # One by one: those before a line that is no head count.
+            # One by one: lines before an invalid one count.
             for head in read_heads(settings.heads_file):
                 found[head] = None
     except (LedgerError, OSError) as error:
@@ -39,7 +39,7 @@ def all_heads(settings: Settings, connection: sa.Connection, path: Path, warned:
 
 
 def accepted_heads(candidates: list[Head], chains: dict[int, bytes], key: bytes, warned: Warned) -> list[Head]:  # fmt: skip
-    """The signed heads of this history, by ``key``, or by the key of the first where that is empty."""
+    """The signed heads of this history, by ``key``, or by the key of the first one if that is empty."""
     accepted: dict[int, Head] = {}
     others: dict[str, list[int]] = {}
     for head in candidates:
@@ -59,14 +59,14 @@ def accepted_heads(candidates: list[Head], chains: dict[int, bytes], key: bytes,
 
 
 def keep_heads(settings: Settings, store: Store, accepted: list[Head]) -> None:
-    """Put heads where they were, in one step each; those that are there stay."""
+    """Write heads to their places, in one step each; existing ones stay."""
     known = {row[0] for row in store.select(sa.select(heads.c.sequence))}
     rows = [msgspec.structs.asdict(head) for head in accepted if head.sequence not in known]
     if rows:
         with store.engine.begin() as connection:
             connection.execute(heads.insert(), rows)
     path = settings.heads_file
-    # What a crash left of a last line is cut off.
+    # An incomplete last line after a crash is cut off.
     there = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     there = [line for line in there if line.endswith(b"\n")]
     whole = set(there)

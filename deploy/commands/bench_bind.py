@@ -1,8 +1,8 @@
-"""ADAPTER: plays the arrivals of a recorded trace on its GPU nodes by a packing policy, and measures what is allocated.
+"""ADAPTER: plays a recorded trace's arrivals on its GPU nodes by a packing policy, and measures allocated cards.
 
 A folder holds the node list, a pod list for each trace and ``arrivals/<trace>-<seed>-pods.txt`` (names in the order of
-arrival) with ``-nodes.txt`` (names in the order in which ties go). A pod that fits nowhere is tried once and counts as
-arrived; nothing leaves.
+arrival) with ``-nodes.txt`` (names in the order of ties). A pod without a fitting node is tried once and counts as
+arrived; pods never leave.
 
 Source: docs/scheduling.md, "GPU packing".
 """
@@ -45,7 +45,7 @@ from reactors.scheduling.plugins.sorting.priority_sort import PrioritySort
 
 PODS = "openb_pod_list_{trace}.csv"
 _ARRIVALS = re.compile(r"(?P<trace>\w+)-(?P<seed>\d+)-pods\.txt")
-#: Pods that a node of the trace takes, and the names under which its cards and their model stand.
+#: Most pods of a node in the trace, and the resource names of its cards and their model.
 MOST_PODS = 1001
 CARDS, MODEL = "koordinator.sh/gpu-core", "alibabacloud.com/gpu-card-model"
 #: Pods between two reports of progress.
@@ -71,14 +71,14 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A node's name and the cards that a pod holds there."""
+    """A node's name and a pod's cards there."""
 
     node: str
     cards: tuple[int, ...]
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of the pods of one order."""
+    """The result for the pods of one order."""
 
     trace: str
     policy: str
@@ -86,19 +86,19 @@ class Result(msgspec.Struct, frozen=True):
     pods: int
     failed: int
     used_milli: int
-    #: Percent of all cards that are allocated, by percent of demand that has arrived: means over each rounded percent.
+    #: Allocated percent of all cards, by arrived percent of demand: means over each rounded percent.
     allocation: Mapping[int, float]
     #: CPU seconds, or those of the clock on the wall where bus and ledger take part; and decisions in one.
     seconds: float
     speed: float
-    #: CPU seconds of this process, with what it reads and writes.
+    #: CPU seconds of this process, reading and writing included.
     cpu_seconds: float
     #: SHA-256 over a line of each placement: ``index,node,card+card`` or ``index,-``.
     digest: str
 
 
 def given_arrivals(folder: Path, trace: str) -> list[Arrivals]:
-    """The orders of a trace that a folder has, by seed. Raises ObservationError for none."""
+    """The orders of a trace in a folder, by seed. Raises ObservationError for none."""
     names = [_ARRIVALS.fullmatch(path.name) for path in (folder / "arrivals").glob("*-pods.txt")]
     found = sorted(int(one["seed"]) for one in names if one and one["trace"] == trace)
     if not found:
@@ -107,7 +107,7 @@ def given_arrivals(folder: Path, trace: str) -> list[Arrivals]:
 
 
 def read_scene(folder: Path, arrivals: Arrivals) -> Scene:
-    """Read an order of arrival with its pods and nodes. Raises ObservationError naming what is wrong where."""
+    """Read an order of arrival with its pods and nodes. Raises ObservationError naming the place of an error."""
     stem = f"{arrivals.trace}-{arrivals.seed}"
     nodes = {one.name: one for one in read_nodes(folder / GPU_NODES_FILE)}
     pods = {one.name: one for one in read_pods(folder / PODS.format(trace=arrivals.trace))}
@@ -123,7 +123,7 @@ def read_scene(folder: Path, arrivals: Arrivals) -> Scene:
 
 
 def models_of(pod: TracePod) -> tuple[str, ...]:
-    """The GPU models that will do for a pod; none = any."""
+    """The possible GPU models of a pod; none = any."""
     return tuple(pod.gpu_spec.split("|")) if pod.num_gpu and pod.gpu_spec else ()
 
 
@@ -152,7 +152,7 @@ def nodes_of(nodes: Sequence[TraceNode], time_us: int = 0) -> Iterator[tuple[Nod
 
 
 def pods_of(scene: Scene) -> Iterator[Pod]:
-    """The pods as they would be observed; equal ones share what they demand."""
+    """The pods in the form of observations; equal ones share their demand."""
     parts: dict[str, tuple[dict[str, int], PodConstraints | None]] = {}
     for number, one in enumerate(scene.pods):
         if one.name not in parts:
@@ -166,7 +166,7 @@ def pods_of(scene: Scene) -> Iterator[Pod]:
 
 
 def demanded(pod: TracePod) -> dict[str, int]:
-    """What a pod requests, by resource: cpu in milli."""
+    """The requests of a pod, by resource: cpu in milli."""
     found = {
         "cpu": pod.cpu_milli,
         "memory": pod.memory_mib * 2**20,
@@ -198,7 +198,7 @@ def _named(path: Path, known: Mapping[str, T]) -> list[T]:
 
 
 def framework_of(scene: Scene, policy: Name) -> Framework:
-    """The scheduler's framework over the empty cluster, with a profile that packs by a policy."""
+    """The scheduler's framework over the empty cluster, with a profile of one packing policy."""
     packing = GpuCards(policy, tuple(scene.typical) if policy == "FGD" else ())
     plugins = (
         Enabled(PrioritySort()),
@@ -238,7 +238,7 @@ def result_of(
     seconds: float,
     cpu_seconds: float,
 ) -> Result:
-    """What became of the pods, in so many seconds."""
+    """The result for the pods, after so many seconds."""
     capacity = 1000 * sum(one.gpu for one in scene.nodes)
     both = zip(scene.pods, placements, strict=True)
     return Result(

@@ -14,14 +14,14 @@ from projections.quota_trees.queries import Select
 from reactors.engine.replica import Replica
 from reactors.scheduling.reservations.rules import left
 
-#: What is said before the name of a reservation.
+#: The prefix of a reservation's name.
 PREFIX = "reservation/"
 
 
 def steps(
     select: Select, cluster: str, name: str, sequence: int, now_us: int
 ) -> Iterator[dict[str, Any]]:
-    """One step for the reservation of this name, and where it waits for a node one that says why."""
+    """One step for the reservation of this name, and if it waits for a node, one with the reason."""
     replica = known(select, cluster)
     rows, named = replica.cluster_state.reservations, name.removeprefix(PREFIX)
     for uid in sorted(uid for uid, row in rows.items() if named in (row.name, uid)):
@@ -37,7 +37,7 @@ def steps(
 def used(
     select: Select, cluster: str, uids: Collection[str], sequence: int, now_us: int
 ) -> Iterator[dict[str, Any]]:
-    """One step for each of these pods that uses a reservation."""
+    """One step for each of these pods with a reservation."""
     replica = known(select, cluster)
     scheduler, pods = scheduler_of(replica), replica.cluster_state.pods
     own = scheduler.reservations if scheduler is not None else None
@@ -70,7 +70,7 @@ def _numbers(replica: Replica, row: Reservation, status: Status) -> Iterator[str
 
 
 def _status(replica: Replica, row: Reservation) -> Status:
-    """What the scheduler knows of a reservation, else what its own status says."""
+    """The scheduler's state of a reservation, else the reservation's own status."""
     scheduler = scheduler_of(replica)
     own = scheduler.reservations if scheduler is not None else None
     if own is not None:

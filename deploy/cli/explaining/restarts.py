@@ -1,8 +1,8 @@
-"""What a restart of a training job would lose now, on which nodes it is whose jobs fail more than others, and how long its steps
-will take: what is so now, in ``bursar why``.
+"""The cost of a restart of a training job now, its nodes with many failures, and the end of its steps: the present state in
+``bursar why``.
 
-A job says its steps in its annotation ``bursar.io/steps``, as ``1200/5000``, whoever writes it there. The rate is that from the
-first report since the steps began anew to the newest.
+The steps of a job come from its annotation ``bursar.io/steps``, as ``1200/5000``, by any writer. The rate is that from the
+first report since the steps restarted to the newest.
 
 Source: docs/jobs.md.
 """
@@ -22,25 +22,25 @@ from deploy.cli.rendering.units import MILLI_HOUR
 from projections.pod_runs.shape import held_segments, pod_runs
 from projections.quota_trees.queries import Select, archived, facts
 
-#: The kinds whose pods begin their work again where they are made again.
+#: Kinds whose new pods begin their work again.
 KINDS = frozenset(
     {"TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet", "TrainJob"}
 )
 STEPS = "bursar.io/steps"
 #: Twelve digits: no job has more steps, and no sum of them is too large.
 _STEPS = re.compile(r"([0-9]{1,12})/([0-9]{1,12})", re.ASCII)
-#: Nobody waits longer, and stamps have an end.
+#: A longer estimate is useless, and stamps have an end.
 _LONGEST_S = 10 * 365 * 86_400
 
-#: When it was said, the steps that are done, and all.
+#: The time of a report, the finished steps, and all steps.
 Report = tuple[int, int, int]
 
 
 def steps(
     select: Select, cluster: str, objects: Iterable[Found], now_s: int
 ) -> Iterator[dict[str, Any]]:
-    """A step for each job, or pod of one, that holds something now, and for each of its nodes that is named for its failures; and
-    one for each job that says its steps.
+    """A step for each job, or pod of one, with current holdings, and for each of its nodes with many failures; and
+    one for each job with reported steps.
     """
     failing: dict[str, str] | None = None
     for one in objects:
@@ -60,7 +60,7 @@ def steps(
 
 
 def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
-    """What its pods held that hold something now; "" where none does."""
+    """The past holdings of its currently holding pods; "" without such pods."""
     runs, held = pod_runs.c, held_segments.c
     seconds = sa.func.coalesce(held.end_s, now_s) - held.start_s
     sums = [
@@ -86,7 +86,7 @@ def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
 
 
 def _failing(select: Select, cluster: str, now_s: int) -> dict[str, str]:
-    """What is said of each node of the cluster that is named."""
+    """The sentence on each node of the cluster with many failures."""
     # It looks at every pod of a training job: only where the answer may need it.
     from deploy.queries import job_nodes
 
@@ -98,7 +98,7 @@ def _failing(select: Select, cluster: str, now_s: int) -> dict[str, str]:
 
 
 def _nodes(select: Select, cluster: str, one: Found) -> set[str]:
-    """Where its pods are that hold something now."""
+    """The nodes of its currently holding pods."""
     runs = pod_runs.c
     query = sa.select(runs.node).where(
         runs.cluster == cluster, runs.end_s.is_(None), runs.start_s.is_not(None), *_pods(one)
@@ -132,7 +132,7 @@ def _reports(select: Select, cluster: str, one: Found) -> Iterator[Report]:
 
 
 def steps_in(annotations: Mapping[str, str]) -> tuple[int, int] | None:
-    """The steps that are done, and all of them; None where nothing that can be read is said."""
+    """The finished steps, and all of them; None without a readable report."""
     found = _STEPS.fullmatch(annotations.get(STEPS, ""))
     if found is None:
         return None
@@ -141,7 +141,7 @@ def steps_in(annotations: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def left(reports: list[Report], now_s: int) -> str:
-    """How far it is, and when it will be done at the rate that it had; "" where it says nothing."""
+    """Its progress, and its end at its past rate; "" without a report."""
     if not reports:
         return ""
     last_us, done, total = reports[-1]

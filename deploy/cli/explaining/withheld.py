@@ -12,12 +12,12 @@ from reactors.scheduling import NAME as SCHEDULING
 from reactors.scheduling.cycle.passes import Scheduler
 from reactors.scheduling.state import SchedulingState
 
-#: Reservations and pods that are named.
+#: Named reservations and pods.
 NAMED = 3
 
 
 def withheld(replica: Replica, pod: Pod) -> Iterator[str]:
-    """The reservations without whose room a pod lacks what it requests, a few of them."""
+    """The reservations whose kept room a pod lacks, a few of them."""
     scheduler = scheduler_of(replica)
     own = scheduler.reservations if scheduler is not None else None
     if scheduler is None or own is None:
@@ -48,7 +48,7 @@ def amounts_text(amounts: Mapping[str, int]) -> str:
 
 
 def scheduler_of(replica: Replica) -> Scheduler | None:
-    """The scheduler; None where nothing is scheduled."""
+    """The scheduler; None without scheduling."""
     state = replica.states[SCHEDULING]
     assert isinstance(state, SchedulingState)
     return state.scheduler
