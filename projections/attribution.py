@@ -35,7 +35,7 @@ _NAMING = frozenset((_QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR))
 #: Group of pods without a team or a user.
 UNASSIGNED = "unassigned"
 
-#: Levels of a tree that are followed.
+#: Most followed levels of a tree.
 LEVELS = 16
 
 #: The names in one object's labels: business quota, cpu type, GPU type, memory type, elastic quota; "" for a

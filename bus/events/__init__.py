@@ -1,4 +1,4 @@
-"""The vocabulary: every fact that may stand in a history, by its name on the wire."""
+"""The vocabulary: every possible fact of a history, by its name on the wire."""
 
 from bus.events import (
     admissions,
@@ -24,7 +24,7 @@ from bus.events import (
 )
 from bus.events.vocabulary import Fact, vocabulary
 
-#: What sources saw of a cluster. The ledger is made of it; it asks for nothing.
+#: Observations of a cluster by sources. The ledger is made of them; they request nothing.
 OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.PodObserved,
     pods.PodVanished,
@@ -79,7 +79,7 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.ReservationVanished,
 )
 
-#: What people and Bursar said: reactors obey it, so it must be one's own.
+#: Orders of people and of Bursar: reactors obey them, so they must be one's own.
 DECIDED: dict[str, type[Fact]] = vocabulary(
     budgets.BudgetCredited,
     budgets.BudgetJudged,

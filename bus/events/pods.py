@@ -1,7 +1,7 @@
 """Facts about pods: observed, vanished and completely listed pods, PodDisruptionBudgets, PodGroups and Reservations.
 
-Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
-that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
+Bodies hold the API server's fields, by an allow-list: stamps as its own strings, quantities as its own strings, so
+a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
 
 Source: Kubernetes API reference, core/v1 Pod, policy/v1 PodDisruptionBudget, scheduling.k8s.io PodGroup;
 kubernetes-sigs/scheduler-plugins, scheduling.sigs.k8s.io PodGroup; volcano-sh/volcano, scheduling.volcano.sh PodGroup;
@@ -57,29 +57,30 @@ class PodState(Fact, frozen=True, kw_only=True):
     grace_seconds: int | None = None
     #: lastTransitionTime of DisruptionTarget=True.
     disrupted: str | None = None
-    #: Its reason, of those that Kubernetes' components write; "" for another.
+    #: Its reason, if it is one of Kubernetes' components; "" for another.
     disruption: str = ""
     #: In phase Succeeded or Failed: finishedAt of its containers and sidecars, where each of them has one. Older histories have
     #: those of all terminated containers, init containers too.
     finished: tuple[str, ...] = ()
     #: In phase Succeeded or Failed: a list returned this state, not a watch. Older histories do not record it.
     listed: bool = False
-    #: status.startTime of a pod without ``scheduled``, and of one that ended.
+    #: status.startTime of a pod without ``scheduled``, and of an ended one.
     acknowledged: str | None = None
-    #: Containers that ran, of a pod in another phase than Running: ``regular``, ``init`` (none but init containers), or "".
+    #: Started containers, of a pod in another phase than Running: ``regular``, ``init`` (none but init containers),
+    #: or "".
     ran: str = ""
     #: In phase Succeeded or Failed: the latest finishedAt of its init containers, where a plain one failed.
     init_finished: str | None = None
-    #: In phase Failed: status.reason of a pod without container statuses that the kubelet's admission refused.
+    #: In phase Failed: status.reason of a pod without container statuses, refused by the kubelet's admission.
     refusal: str = ""
     #: In phase Succeeded or Failed: the newest time in managedFields of the status subresource.
     written: str | None = None
-    #: Of a pod that ended and whose stamps do not record when: startedAt and finishedAt of its containers, lastTransitionTime of
+    #: Of an ended pod without a stamp of its end: startedAt and finishedAt of its containers, lastTransitionTime of
     #: its conditions.
     evidence: tuple[str, ...] = ()
     #: spec.activeDeadlineSeconds: it is ended this long after its start; absent where nothing bounds it.
     deadline_s: int | None = None
-    #: spec.priority, which the API server sets from its class.
+    #: spec.priority, set by the API server from its class.
     priority: int = 0
     owner: Owner | None = None
     #: The team and user labels' values, found by the source under its configured keys; None = no such label.
@@ -93,18 +94,19 @@ class PodState(Fact, frozen=True, kw_only=True):
     limits: dict[str, int] | None = None
     #: A :class:`bus.events.constraints.PodConstraints` object as raw JSON; absent where the pod may go anywhere.
     constraints: msgspec.Raw = NO_CONSTRAINTS
-    #: Of a pod of a training job: the exit codes of its containers that ended, by name, and how often its containers restarted.
+    #: Of a pod of a training job: the exit codes of its ended containers, by name, and the number of its
+    #: containers' restarts.
     exits: dict[str, int] = {}
     restarts: int = 0
-    #: Names of its claims of devices: those that it names, and those that were made for it.
+    #: Names of its claims of devices: those in its spec, and those made for it.
     claims: tuple[str, ...] = ()
-    #: Names of the templates of which its claims are made, one for each claim.
+    #: The templates of its claims, one name for each claim.
     claim_templates: tuple[str, ...] = ()
-    #: Extended resources that a claim gives it, not its node's device plugin.
+    #: Extended resources from a claim, not from its node's device plugin.
     claimed: tuple[str, ...] = ()
-    #: What systems that share cards say of it in annotations and labels: docs/devices.md.
+    #: The texts of card-sharing systems in its annotations and labels: docs/devices.md.
     card_texts: dict[str, str] = {}
-    #: What the source had to bound or repair, e.g. ``labels_cut``.
+    #: The source's cuts and repairs, e.g. ``labels_cut``.
     notes: tuple[str, ...] = ()
 
 
@@ -130,7 +132,7 @@ class PodsListed(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "pods.listed"
 
-    #: The list's resourceVersion: it shows the cluster as of that version; "" where a recording has none.
+    #: The list's resourceVersion: it shows the cluster as of that version; "" in a recording without versions.
     resource_version: str = ""
     first: str = ""
     until: str = ""
@@ -148,15 +150,15 @@ class DisruptionBudgetObserved(Fact, frozen=True, kw_only=True):
     namespace: str
     name: str
     resource_version: str
-    #: The pods that it protects; None = none.
+    #: The protected pods; None = none.
     selector: LabelSelector | None = None
     #: status.disruptionsAllowed: how many of them may go now.
     allowed: int = 0
-    #: status.disruptedPods: names of pods whose going is counted already.
+    #: status.disruptedPods: names of pods counted as gone already.
     disrupted: tuple[str, ...] = ()
-    #: Labels that its selector names and that the source does not keep of pods.
+    #: Labels of pods in its selector, not published by the source.
     unkept_labels: tuple[str, ...] = ()
-    #: Its selector is more than a fact carries: which pods it protects is not known.
+    #: Its selector is larger than a fact: its protected pods are unknown.
     is_cut: bool = False
 
 
@@ -192,13 +194,13 @@ class PodGroupObserved(Fact, frozen=True, kw_only=True):
     groups: str = ""
     #: ``groups`` is more than a fact carries.
     is_cut: bool = False
-    #: The label of nodes of which all its pods get one value; "" = any nodes.
+    #: The label of nodes with one value for all its pods; "" = any nodes.
     topology: str = ""
-    #: Volcano's queue, and the phase that the controller of its API wrote.
+    #: Volcano's queue, and the phase written by the controller of its API.
     queue: str = ""
     phase: str = ""
     owner: Owner | None = None
-    #: Koordinator's scheduler made it from the annotations of pods, which say more.
+    #: Koordinator's scheduler made it from the annotations of pods. These have more data.
     is_copy: bool = False
     #: None of its pods goes for a more important one without the others.
     goes_whole: bool = False
@@ -224,7 +226,7 @@ class OwnerObject(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     uid: str = ""
     kind: str = ""
     api_version: str = ""
-    #: Of a controller: the flag that its owner reference must have; None = any.
+    #: Of a controller: the required flag of its owner reference; None = any.
     controller: bool | None = None
 
 
@@ -260,9 +262,9 @@ class ReservationObserved(Fact, frozen=True, kw_only=True):
     deletion: str | None = None
     team: str | None = None
     user: str | None = None
-    #: The labels of the pod that stands for it: those of the template, and the reservation's own above them.
+    #: The labels of its stand-in pod: those of the template, and the reservation's own above them.
     labels: dict[str, str] = {}
-    #: Whether there is a template at all, and the namespace, node, priority and priority class that it names.
+    #: Whether there is a template at all, and its namespace, node, priority and priority class.
     has_template: bool = True
     namespace: str = "default"
     template_node: str = ""
@@ -273,7 +275,7 @@ class ReservationObserved(Fact, frozen=True, kw_only=True):
     limits: dict[str, int] | None = None
     constraints: msgspec.Raw = NO_CONSTRAINTS
     owners: tuple[ReservationOwner, ...] = ()
-    #: Labels of pods that the owners' selectors name and that the source does not keep.
+    #: Labels of pods in the owners' selectors, not published by the source.
     unkept_labels: tuple[str, ...] = ()
     #: The owners are more than a fact carries: nobody is known to be one.
     owners_cut: bool = False
@@ -284,9 +286,9 @@ class ReservationObserved(Fact, frozen=True, kw_only=True):
     pre_allocation: bool = False
     unschedulable: bool = False
     has_taints: bool = False
-    #: ``Aligned`` or ``Restricted``; "" = all that a pod asks for must be in the reservation.
+    #: ``Aligned`` or ``Restricted``; "" = the reservation must have all requests of a pod.
     allocate_policy: str = ""
-    #: The only resources that ``Restricted`` restricts; () = all that are reserved.
+    #: The resources of ``Restricted``; () = all reserved ones.
     restricted: tuple[str, ...] = ()
     #: The label ``scheduling.koordinator.sh/reservation-order``.
     order: str = ""
@@ -294,7 +296,7 @@ class ReservationObserved(Fact, frozen=True, kw_only=True):
     #: status.nodeName.
     node: str = ""
     conditions: tuple[ReservationCondition, ...] = ()
-    #: What it has, and what its owners were given of it, as written in its status; None = not stated.
+    #: Its amounts, and the part allocated to its owners, as written in its status; None = missing.
     allocatable: dict[str, str] | None = None
     allocated: dict[str, str] | None = None
     #: Uids of its current owners.
@@ -313,5 +315,5 @@ class ReservationVanished(Fact, frozen=True, kw_only=True):
 
 
 def encoded_resources(resources: PodResources) -> msgspec.Raw:
-    """``resources`` in the one form that bodies carry: equal resources give equal bytes."""
+    """``resources`` in the one form of bodies: equal resources give equal bytes."""
     return msgspec.Raw(msgspec.json.encode(resources, order="sorted"))

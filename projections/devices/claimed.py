@@ -74,7 +74,7 @@ class ClaimedPods:
         self._pods.load(pods)
 
     def named(self, before: CardPod | None, pod: CardPod, sequence: int) -> None:
-        """A pod was observed: remember which claims it names, and which cards KAI shares out to it."""
+        """A pod was observed: record its named claims, and its cards shared by KAI."""
         cards = cards_of(pod) - (cards_of(before) if before else set()) if pod.cards else set()
         claims = set(pod.claims) - set(before.claims if before else ())
         if cards:
@@ -87,13 +87,13 @@ class ClaimedPods:
             self.moved(pod)
 
     def given(self, pod: CardPod, start_s: int, end_s: int | None) -> Given:
-        """What ``pod`` holds by claims from its start to its end."""
+        """The holdings of ``pod`` by claims from its start to its end."""
         if self._index.is_empty:
             return NOTHING_GIVEN
         return self._holdings.given(_span(pod, start_s, end_s))
 
     def moved(self, pod: CardPod) -> None:
-        """Mark the cards and claims of a pod whose run changed, so that their segments are derived again."""
+        """Mark the cards and claims of a pod with a changed run, to derive their segments again."""
         if pod.cards or not self._index.is_empty:
             self._cards.pod_changed(pod.uid)
 
@@ -108,7 +108,7 @@ class ClaimedPods:
             self._cards.namespace_changed(key, since)
 
     def beside(self, known: PodRow | None, row: PodRow) -> set[str]:
-        """The other pods that hold more or less since this one began or ended at another time."""
+        """The other pods with more or less since this one began or ended at another time."""
         if self._index.is_empty:
             return set()
         now = _span(row.pod, row.run.start_s, row.run.end_s)
@@ -138,7 +138,7 @@ class ClaimedPods:
         return found
 
     def listed(self, part: ListPart) -> set[str]:
-        """A complete list of claims came; the pods to derive again: those of claims of which it says something new."""
+        """A complete list of claims came; returns the pods to derive again: those of claims with news in it."""
         is_late = self._lists.add(part)
         if is_late is None:
             return set()
@@ -198,6 +198,6 @@ def _span(pod: CardPod, start_s: int | None, end_s: int | None, unknown_s: int =
 
 
 def _team(pod: CardPod) -> str | None:
-    """The team of its newest observation: claims that were made for it are reserved for that."""
+    """The team of its newest observation: claims made for it are reserved for that team."""
     team: str | None = pod.history[-1][2][4]
     return team

@@ -40,7 +40,7 @@ class CardGroups:
         self._changed: set[tuple[str, str]] = set()
 
     def pod_changed(self, pod: CardPod) -> None:
-        """A pod's run changed: so may what it leaves of its cards."""
+        """A pod's run changed: its rest of its cards may change."""
         self._changed |= {(pod.cluster, name) for name in cards_of(pod)}
 
     def changes(self) -> tuple[list[str], list[Columns]]:
@@ -65,7 +65,7 @@ class CardGroups:
         return sorted(uids), rows
 
     def _held(self, row: PodRow, card: str) -> Iterator[tuple[int, int, int]]:
-        """(from, to, milli-cards) that a pod holds of a card."""
+        """(from, to, milli-cards) of a pod on a card."""
         facts = card_facts(row.pod)
         for segment in row.run.segments:
             end_s = OPEN if segment.end_s is None else segment.end_s
@@ -100,7 +100,7 @@ class CardGroups:
 
 
 def cards_of(pod: CardPod) -> set[str]:
-    """The cards that KAI ever gave a pod a part of, as it names them."""
+    """The cards ever shared with a pod by KAI, by their names there."""
     return {
         card for _, _, reported in pod.cards if reported for card in _cards(_facts(reported).texts)
     }
@@ -118,7 +118,7 @@ def _is_beside(one: PodRow, other: PodRow) -> bool:
 
 
 def _first_cards(pod: CardPod) -> set[str]:
-    """The card that a pod reserves: one pod is written once."""
+    """The card reserved by a pod: one pod is written once."""
     return set(sorted(cards_of(pod))[:1])
 
 

@@ -1,4 +1,4 @@
-"""Pods and complete lists as devices need them. :mod:`projections.pod_runs` and :mod:`projections.lists` have them."""
+"""Pods and complete lists in the view of devices. :mod:`projections.pod_runs` and :mod:`projections.lists` implement it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from projections.engine.contract import Key
 
 
 class CardPod(PodCards, Protocol):
-    """A pod as it was observed."""
+    """A pod as observed."""
 
     @property
     def uid(self) -> str:
@@ -35,11 +35,11 @@ class CardPod(PodCards, Protocol):
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """Resources that come by a claim."""
+        """Resources backed by a claim."""
 
 
 class CardSegment(Protocol):
-    """A time in which nothing about the charge changed."""
+    """A time with an unchanged charge."""
 
     @property
     def start_s(self) -> int:
@@ -67,7 +67,7 @@ class CardSegment(Protocol):
 
 
 class CardRun(Protocol):
-    """A run: when a pod held."""
+    """A run: a pod's time on a node."""
 
     @property
     def start_s(self) -> int | None:
@@ -87,7 +87,7 @@ class CardRun(Protocol):
 
 
 class PodRow(Protocol):
-    """A pod with its run, and the last event that changed its segments."""
+    """A pod with its run, and the last event with a change of its segments."""
 
     @property
     def pod(self) -> CardPod:
@@ -122,7 +122,7 @@ class Around(Protocol):
         """The GPU model of a node."""
 
     def sharing(self, key: Key, /) -> list[tuple[int, str]]:
-        """What a node reports of shared cards."""
+        """A node's report about shared cards."""
 
 
 class ListPart(Protocol):
@@ -151,10 +151,10 @@ class ObjectLists(Protocol):
         """Take in the newest lists."""
 
     def add(self, part: Any, /) -> bool | None:
-        """Whether older answers may change with ``part``; None for one that adds nothing."""
+        """Whether older answers may change with ``part``; None for a part without news."""
 
     def may_change(self, row: Any, part: Any, /) -> bool:
-        """Whether ``part``, the newest, may change what lists prove of an object."""
+        """Whether ``part``, the newest, may change the evidence of lists about an object."""
 
     def absence(self, row: Any, /) -> Any:
         """``seen_us`` and ``missed_us`` of an object."""
@@ -163,4 +163,4 @@ class ObjectLists(Protocol):
         """Rows of this batch. The next batch begins."""
 
     def settle(self) -> None:
-        """Let go of what is stored."""
+        """Drop stored parts."""

@@ -1,4 +1,4 @@
-"""Which cards a cluster had at each time.
+"""The cards of a cluster at each time.
 
 Of each pool the slices of the newest generation count, among those that exist at that time. Slices missing in a
 complete list are gone from that list on.
@@ -54,7 +54,7 @@ slice_lists = row_table(
 
 slice_departures = departures("slice_departures")
 
-#: Parts of complete lists that stay in memory.
+#: Parts of complete lists in memory.
 PARTS_KEPT = 64
 #: Pools in one statement.
 _ASKED = 500

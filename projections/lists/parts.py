@@ -28,10 +28,10 @@ Beat = Callable[[int], int | None]
 
 
 class Absence(msgspec.Struct, frozen=True, gc=False):
-    """What the complete lists say of a pod of which no end is known.
+    """The evidence of complete lists about a pod without a known end.
 
-    ``seen_us``: the latest evidence of it, an observation or a list that had it. ``missed_us``: the earliest list
-    after that without it; None while there is none.
+    ``seen_us``: the latest evidence of it, an observation or a list with it. ``missed_us``: the earliest list after
+    that without it; None without one.
     """
 
     seen_us: int

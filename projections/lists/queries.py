@@ -1,4 +1,4 @@
-"""Queries on stored parts of complete lists, and on beats of the source of pods.
+"""Queries on stored parts of complete lists, and on heartbeats of the source of pods.
 
 Every function takes a reader's ``select``: nothing here holds a connection.
 """
@@ -44,7 +44,7 @@ def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
 def parts_between(
     select: Select, lists: sa.Table, of: Extent, since_us: int, until_us: int, count: int
 ) -> list[Part]:
-    """The first ``count`` parts, without their uids, that cover any of an extent and were asked for after ``since_us`` and
+    """The first ``count`` parts, without their uids, over any of an extent and requested after ``since_us`` and
     before ``until_us``; newest first with a negative count.
     """
     cluster, first, until = of
@@ -75,7 +75,7 @@ def part_of(row: tuple[Any, ...]) -> Part:
 
 
 def with_uids(select: Select, part: Part) -> Part:
-    """The part with the uids that its event has."""
+    """The part with the uids from its event."""
     found = select(sa.select(events.c.body).where(events.c.sequence == part.sequence))
     if found:
         body = found[0][0]
@@ -95,7 +95,7 @@ def has_list(select: Select, lists: sa.Table, cluster: str, since_us: int, until
 
 
 def newest_beats(select: Select, count: int) -> list[tuple[str, int]]:
-    """(cluster, time) of the newest words that the source of pods is told, oldest first."""
+    """(cluster, time) of the newest heartbeats of the source of pods, oldest first."""
     query = sa.select(pod_beats.c.cluster, pod_beats.c.time_us).order_by(pod_beats.c.time_us.desc())
     return [(row[0], row[1]) for row in reversed(select(query.limit(count)))]
 

@@ -53,7 +53,7 @@ class RecentLists(PartMemory):
         self._beats_table, self._left_table = beats, left
         self._departures = Departures(select, left)
         self.added: list[Part] = []
-        #: What the part had whose place the newest one took.
+        #: The content of the part replaced by the newest one.
         self.replaced: frozenset[str] = frozenset()
         self._beats: dict[str, list[int]] = defaultdict(list)
         #: Beats of this time or before may be missing in memory.
@@ -115,7 +115,9 @@ class RecentLists(PartMemory):
         )
 
     def proof(self, pod: Listed, version: str, us: int, since_us: int) -> int:
-        """The newest moment from ``since_us`` to ``us`` at which lists or beats prove a pod that ended at ``version``."""
+        """The newest moment from ``since_us`` to ``us`` with a proof of a pod ended at ``version``, by lists or
+        heartbeats.
+        """
         proven_us = max(since_us, self._beat(pod.cluster, us) or since_us)
 
         def is_asked(part: Part) -> bool:
@@ -140,7 +142,7 @@ class RecentLists(PartMemory):
         return found
 
     def add(self, part: Part) -> bool | None:
-        """Whether older answers may change with ``part``; None for one that adds nothing.
+        """Whether older answers may change with ``part``; None for a part without news.
 
         Of two lists of one moment the later one by version counts, whichever arrived first.
         """
@@ -162,11 +164,11 @@ class RecentLists(PartMemory):
         return is_late or same is not None
 
     def absence(self, pod: Listed) -> Absence:
-        """What the complete lists say of a pod, or of a claim."""
+        """The evidence of complete lists about a pod, or a claim."""
         return absence(pod, self._covering(pod), partial(self._beat, pod.cluster))
 
     def _depart(self, part: Part, same: Part | None) -> None:
-        """Note which objects left the lists between ``part``, in the place of ``same``, and those around it."""
+        """Note the objects missing between ``part``, in the place of ``same``, and the lists around it."""
         until = part.until
         if same is not None:
             until = max(until, same.until) if until and same.until else ""
@@ -176,8 +178,8 @@ class RecentLists(PartMemory):
             self._departures.change(uid, removed, added, part)
 
     def _covering(self, pod: Listed) -> Iterator[Part]:
-        """The parts that cover a pod or a claim, newest first: those in memory, then the stored ones, as far as they are asked
-        for. Of those that lack it, and are newer than its newest observation, the oldest stands for all.
+        """The parts over a pod or a claim, newest first: those in memory, then the stored ones, as far as needed.
+        Of the parts without it, newer than its newest observation, the oldest represents all.
         """
         version, observed_us, _ = pod.history[-1]
 

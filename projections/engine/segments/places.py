@@ -1,8 +1,8 @@
 """ADAPTER: places of segments. A file appears under its name when it is whole, and on disk.
 
-A place is written in the ledger as it is found from there: a folder beside an SQLite ledger by its name, so that
-both can be moved together, any other by its whole path, and what lies in a bucket by its address. The store and its
-credentials come from the reader's environment, never from the ledger.
+A place is written in the ledger as it is found from there: a folder beside an SQLite ledger by its name, so both
+can be moved together, any other by its whole path, and a bucket by its address. The store and its credentials come
+from the reader's environment, never from the ledger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bus.object_store import SCHEME, Bucket, bucket_of
 from projections.engine.segments.form import LARGEST
 from projections.engine.store import IN_MEMORY
 
-#: Files of a killed process: files that were not renamed yet.
+#: Files of a killed process: files before their renaming.
 _DRAFTS = "segment-*.zst.*.new"
 #: Validity of a bucket's listing: `bursar status` asks after every segment.
 LISTED_SECONDS = 5.0
