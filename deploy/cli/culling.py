@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
@@ -27,6 +27,9 @@ from deploy.runtime.ledgers import reading
 from projections.quota_trees.queries import Select
 from reactors.culling.policy import parse_duration
 from reactors.engine.reasons import explained
+
+if TYPE_CHECKING:
+    from reactors.culling.simulate import Simulation
 
 _FIELDS = (
     "namespace", "pod", "uid", "state", "reason", "idle_s", "active_at", "active_source", "culls_at",
@@ -156,55 +159,61 @@ def simulate(
     bursar cull simulate --idle 1h --like bursar --like kubeflow
     bursar cull simulate --idle 1h --culls -o csv
     """
+    spans = list(dict.fromkeys(seconds_of(text, "--idle") for text in idle))
+    _check_cullers(like, spans)
+    where, warning_s = times.zone_of(zone), seconds_of(warning, "--warning")
+    with reading(asked.place) as connection:
+        period = _period(begin, end, where, standing(connection).moment_s(cluster))
+        name = cluster or asked.place.cluster
+        found = _simulated(asked, connection, name, like, spans, warning_s, *period)
+    within_s = seconds_of(within, "--within")
+    runs = [(rules, span_s) for span_s in spans for rules in dict.fromkeys(like)]
+    if culls:
+        rows = [
+            row | {"rules": rules}
+            for rules, span_s in runs
+            for row in _culls(found[rules, span_s], span_s)
+        ]
+        answer(asked, rows, fields=_CULLS, columns=_CULL_COLUMNS)
+        return
+    rows = [
+        _sums(found[rules, span_s], span_s, within_s) | {"rules": rules} for rules, span_s in runs
+    ]
+    answer(asked, rows, fields=_SIMULATED, columns=_SUM_COLUMNS)
+
+
+def _simulated(
+    asked: CommandContext, connection: sa.Connection, cluster: str, like: list[str], spans: list[int], warning_s: int,
+    since_us: int | None, until_us: int,
+) -> dict[tuple[str, int], Simulation]:  # fmt: skip
+    """Each culler's rules by each idle limit."""
     from deploy.queries.lab_simulated import simulated
     from deploy.queries.notebooks import samples
     from reactors.culling.alike import simulate_like
     from reactors.culling.policy import Subject, limits_of
     from reactors.culling.reactor import reactor
     from reactors.culling.settings import CullingSettings
-    from reactors.culling.simulate import Simulation
 
-    spans = list(dict.fromkeys(seconds_of(text, "--idle") for text in idle))
-    _check_cullers(like, spans)
-    section, where = asked.settings.section(reactor), times.zone_of(zone)
+    section = asked.settings.section(reactor)
     assert isinstance(section, CullingSettings)
-    limits, warning_s = limits_of(section.policy, Subject("")), seconds_of(warning, "--warning")
-    with reading(asked.place) as connection:
-        moment_s = standing(connection).moment_s(cluster)
-        since_us, until_us = _period(begin, end, where, moment_s)
-        name, select = cluster or asked.place.cluster, selecting(connection)
-        looked = samples(select, name, since_us, until_us)
-        found: dict[tuple[str, int], Simulation] = {}
-        if set(like) == {OWN}:
-            uids = Counter(fact.uid for _, fact in looked)
-        else:
-            seen = sorted(((event.time_us, fact) for event, fact in looked), key=lambda one: one[0])
-            uids = Counter(fact.uid for _, fact in seen)
-            for rules in {*like} - {OWN}:
-                for span_s in spans:
-                    found[rules, span_s] = simulate_like(seen, rules, span_s, limits)
-        if OWN in like:
-            counted = len(uids), uids.total()
-            own = simulated(
-                connection, name, section.policy, spans, warning_s, since_us, until_us, counted
-            )
-            found |= {(OWN, span_s): one for span_s, one in zip(spans, own, strict=True)}
-
-    within_s = seconds_of(within, "--within")
-    rows = [
-        row | {"rules": rules}
-        for span_s in spans
-        for rules in dict.fromkeys(like)
-        for row in (
-            _culls(found[rules, span_s], span_s)
-            if culls
-            else [_sums(found[rules, span_s], span_s, within_s)]
-        )
-    ]
-    if culls:
-        answer(asked, rows, fields=_CULLS, columns=_CULL_COLUMNS)
+    limits = limits_of(section.policy, Subject(""))
+    looked = samples(selecting(connection), cluster, since_us, until_us)
+    found: dict[tuple[str, int], Simulation] = {}
+    if set(like) == {OWN}:
+        uids = Counter(fact.uid for _, fact in looked)
     else:
-        answer(asked, rows, fields=_SIMULATED, columns=_SUM_COLUMNS)
+        seen = sorted(((event.time_us, fact) for event, fact in looked), key=lambda one: one[0])
+        uids = Counter(fact.uid for _, fact in seen)
+        for rules in {*like} - {OWN}:
+            for span_s in spans:
+                found[rules, span_s] = simulate_like(seen, rules, span_s, limits)
+    if OWN in like:
+        counted = len(uids), uids.total()
+        own = simulated(
+            connection, cluster, section.policy, spans, warning_s, since_us, until_us, counted
+        )
+        found |= {(OWN, span_s): one for span_s, one in zip(spans, own, strict=True)}
+    return found
 
 
 _SUM_COLUMNS = (

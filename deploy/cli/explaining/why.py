@@ -15,9 +15,9 @@ from bus.events.budgets import BudgetCredited, BudgetJudged
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from deploy.cli.explaining import queue, reactors
-from deploy.cli.notes.position import footer, standing
+from deploy.cli.notes.position import LedgerPosition, footer, standing
 from deploy.cli.options import Cluster, CommandContext, command
-from deploy.cli.quotas.finding import find, names
+from deploy.cli.quotas.finding import Found, find, names
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
@@ -95,67 +95,84 @@ def why(
     """
     with reading(asked.place) as connection:
         stands = standing(connection)
-        cluster = cluster or only_cluster(connection, asked.place.cluster)
-
-        def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
-            return [tuple(row) for row in connection.execute(query)]
-
-        decisions = _decisions(connection, select, cluster, name)
-        steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
-        queued = queue.waited(select, cluster, name, {one.fact.uid for one in decisions})
-        now_us = stands.moment_s(cluster) * SECOND_US
-        waited = list(queue.steps(select, cluster, queued, now_us, steps))
-        known = {(row["sequence"], row["about"]) for row in waited}
-        steps = [
-            s for s in steps if s["step"] != "seen" or (s["sequence"], s["about"]) not in known
-        ]
-        steps += waited
-        objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
-        steps += reactors.steps(select, cluster, name, objects)
-        steps += reactors.held_back(select, cluster, name, objects, now_us)
-        pods = {one.uid for one in objects if one.kind == "Pod"}
-        if any(one.kind != "Pod" or one.owner for one in objects):
-            from deploy.cli.explaining import restarts
-
-            observed_s = stands.moment_s(cluster)
-            steps += restarts.steps(select, cluster, objects, observed_s)
-        if pods:
-            from deploy.cli.explaining import disruptions
-
-            steps += disruptions.steps(select, cluster, (o for o in objects if o.kind == "Pod"))
-        if bind_decisions.of(select, cluster, name, pods, 1):
-            from deploy.cli.explaining import placing, reservations
-
-            steps += placing.decided(connection, select, cluster, name, pods)
-            steps += reservations.used(select, cluster, pods, stands.sequence, now_us)
-        waiting = {one.uid for one in objects if one.waits}
-        if waiting:
-            from deploy.cli.explaining import placing
-
-            steps += placing.steps(select, cluster, waiting, stands.sequence, now_us)
-        if name.startswith("gang/"):
-            from deploy.cli.explaining import gangs
-
-            steps += gangs.steps(select, cluster, name, stands.sequence, now_us)
-        if name.startswith("reservation/"):
-            from deploy.cli.explaining import reservations
-
-            steps += reservations.steps(select, cluster, name, stands.sequence, now_us)
-        if not steps and not objects:
-            raise absent("workload, pod, quota or decision", name, names(connection, cluster, name))
-        if not steps and pods:
-            from deploy.cli.explaining import life
-
-            observed_s = stands.moment_s(cluster)
-            steps += life.steps(select, (o for o in objects if o.kind == "Pod"), observed_s)
-    if not steps:
-        raise AbsentObjectError(
-            f"no decision is recorded about {name[:64]!r}: `bursar acct --workload NAME` shows its pods"
+        steps = _steps(
+            connection, stands, cluster or only_cluster(connection, asked.place.cluster), name
         )
     # The current state has no place in the history: it comes last.
     steps.sort(key=lambda row: (row["sequence"] is None, row["time"], row["sequence"]))
     notes = footer(stands.sequence, stands.observed_s)
     answer(asked, steps, fields=_FIELDS, columns=_COLUMNS, notes=notes)
+
+
+def _steps(
+    connection: sa.Connection, stands: LedgerPosition, cluster: str, name: str
+) -> list[dict[str, Any]]:
+    """All steps about a name. Raises AbsentObjectError."""
+
+    def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(query)]
+
+    now_us = stands.moment_s(cluster) * SECOND_US
+    decisions = _decisions(connection, select, cluster, name)
+    steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
+    queued = queue.waited(select, cluster, name, {one.fact.uid for one in decisions})
+    waited = list(queue.steps(select, cluster, queued, now_us, steps))
+    known = {(row["sequence"], row["about"]) for row in waited}
+    steps = [s for s in steps if s["step"] != "seen" or (s["sequence"], s["about"]) not in known]
+    steps += waited
+    objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
+    steps += reactors.steps(select, cluster, name, objects)
+    steps += reactors.held_back(select, cluster, name, objects, now_us)
+    steps += _of_pods(connection, select, stands, cluster, name, objects)
+    if not steps and not objects:
+        raise absent("workload, pod, quota or decision", name, names(connection, cluster, name))
+    pods = [one for one in objects if one.kind == "Pod"]
+    if not steps and pods:
+        from deploy.cli.explaining import life
+
+        steps += life.steps(select, pods, stands.moment_s(cluster))
+    if not steps:
+        raise AbsentObjectError(
+            f"no decision is recorded about {name[:64]!r}: `bursar acct --workload NAME` shows its pods"
+        )
+    return steps
+
+
+def _of_pods(
+    connection: sa.Connection, select: Select, stands: LedgerPosition, cluster: str, name: str, objects: list[Found],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Restarts, disruptions and placements; each explanation is imported where it is needed."""
+    steps: list[dict[str, Any]] = []
+    observed_s, sequence = stands.moment_s(cluster), stands.sequence
+    now_us = observed_s * SECOND_US
+    pods = {one.uid for one in objects if one.kind == "Pod"}
+    if any(one.kind != "Pod" or one.owner for one in objects):
+        from deploy.cli.explaining import restarts
+
+        steps += restarts.steps(select, cluster, objects, observed_s)
+    if pods:
+        from deploy.cli.explaining import disruptions
+
+        steps += disruptions.steps(select, cluster, (o for o in objects if o.kind == "Pod"))
+    if bind_decisions.of(select, cluster, name, pods, 1):
+        from deploy.cli.explaining import placing, reservations
+
+        steps += placing.decided(connection, select, cluster, name, pods)
+        steps += reservations.used(select, cluster, pods, sequence, now_us)
+    waiting = {one.uid for one in objects if one.waits}
+    if waiting:
+        from deploy.cli.explaining import placing
+
+        steps += placing.steps(select, cluster, waiting, sequence, now_us)
+    if name.startswith("gang/"):
+        from deploy.cli.explaining import gangs
+
+        steps += gangs.steps(select, cluster, name, sequence, now_us)
+    if name.startswith("reservation/"):
+        from deploy.cli.explaining import reservations
+
+        steps += reservations.steps(select, cluster, name, sequence, now_us)
+    return steps
 
 
 def _decisions(

@@ -193,30 +193,51 @@ def verify(
     bursar verify --key 9a41…
     bursar verify --decisions
     """
-    from deploy.runtime.anchor_places import is_place, place_of
     from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
-    try:
-        keys = [bytes.fromhex(text) for text in key or ()]
-    except ValueError:
-        raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
-    own = asked.settings.heads_file
-    # The file written by the ledger's own process is no independent witness.
-    outside: Path | Place | None = None
-    if heads is not None and is_place(heads):
-        outside = place_of(heads, asked.settings)
-    elif heads is not None:
-        outside = Path(heads)
-        is_own = own.exists() and outside.exists() and outside.samefile(own)
-        outside = None if is_own else outside
-    inside = own if own.exists() else None
+    keys, outside = _keys(key), _outside(asked, heads)
+    inside = own if (own := asked.settings.heads_file).exists() else None
 
     def checked() -> Report:
         with looking(asked.place) as store, bar("verifying") as progress:
             return check(MODEL, store, outside, keys=keys, own_file=inside, progress=progress)
 
     found, again = _beside_decisions(asked.place, checked) if decisions else (checked(), None)
+    is_table = asked.output is Format.TABLE
+    row = _verified(found, is_table=is_table)
+    if again is not None:
+        row |= _decided_again(again, is_table=is_table) | {"ok": found.ok and again.is_right}
+    write([row], asked.output, title="Verification", one=True)
+    if not row["ok"]:
+        raise typer.Exit(Exit.DIFFERENT)
+    if (require_anchor or heads or key) and not found.anchored_until:
+        raise typer.Exit(Exit.UNANCHORED)
+
+
+def _keys(texts: list[str] | None) -> list[bytes]:
+    """The public keys of ``--key``. Raises typer.BadParameter."""
+    try:
+        return [bytes.fromhex(text) for text in texts or ()]
+    except ValueError:
+        raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
+
+
+def _outside(asked: CommandContext, heads: str | None) -> Path | Place | None:
+    """The copy of heads of ``--heads``. The file written by the ledger's own process is no independent witness."""
+    from deploy.runtime.anchor_places import is_place, place_of
+
+    if heads is None:
+        return None
+    if is_place(heads):
+        return place_of(heads, asked.settings)
+    own, outside = asked.settings.heads_file, Path(heads)
+    is_own = own.exists() and outside.exists() and outside.samefile(own)
+    return None if is_own else outside
+
+
+def _verified(found: Report, *, is_table: bool) -> dict[str, Any]:
+    """The chain, its heads and the findings."""
     row: dict[str, Any] = {
         "ok": found.ok,
         "events": found.events,
@@ -230,37 +251,31 @@ def verify(
         "found": found.found,
         "findings": [msgspec.structs.asdict(finding) for finding in found.findings],
     }
-    if asked.output is Format.TABLE:
+    if is_table:
         row["anchored"] = "yes" if row["anchored"] else f"no: {_UNANCHORED}"
-        row["findings"] = [
-            f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings
-        ] or "none"
-    if again is not None:
-        row |= {
-            "decisions": again.decisions.same,
-            "decisions_by_other_rules": again.decisions.passed_over,
-            "decisions_different": _named(again.decisions),
-            "releases": again.releases.same,
-            "releases_different": _named(again.releases),
-            "reviews": again.reviews.same,
-            "reviews_different": _named(again.reviews),
-            "observed": again.observed.same,
-            "observed_different": _named(again.observed),
-            "entries_passed_over": again.passed_over,
-            "snapshots": again.snapshots.same,
-            "snapshots_different": [
-                msgspec.structs.asdict(one) for one in again.snapshots.differences
-            ],
-            "ok": found.ok and again.is_right,
-        }
-        if asked.output is Format.TABLE:
-            passed = [f"{n:,} {reason}" for reason, n in again.passed_over.items()]
-            row["entries_passed_over"] = ", ".join(passed) or "none"
-    write([row], asked.output, title="Verification", one=True)
-    if not row["ok"]:
-        raise typer.Exit(Exit.DIFFERENT)
-    if (require_anchor or heads or key) and not found.anchored_until:
-        raise typer.Exit(Exit.UNANCHORED)
+        findings = [f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings]
+        row["findings"] = findings or "none"
+    return row
+
+
+def _decided_again(again: AllRederived, *, is_table: bool) -> dict[str, Any]:
+    """Decisions, reviews, observations and snapshots that were derived again."""
+    passed = again.passed_over
+    by_reason = ", ".join(f"{n:,} {reason}" for reason, n in passed.items()) or "none"
+    return {
+        "decisions": again.decisions.same,
+        "decisions_by_other_rules": again.decisions.passed_over,
+        "decisions_different": _named(again.decisions),
+        "releases": again.releases.same,
+        "releases_different": _named(again.releases),
+        "reviews": again.reviews.same,
+        "reviews_different": _named(again.reviews),
+        "observed": again.observed.same,
+        "observed_different": _named(again.observed),
+        "entries_passed_over": by_reason if is_table else passed,
+        "snapshots": again.snapshots.same,
+        "snapshots_different": [msgspec.structs.asdict(one) for one in again.snapshots.differences],
+    }
 
 
 def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, AllRederived]:
