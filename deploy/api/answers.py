@@ -70,7 +70,7 @@ class Answers:
             raise BusyError(reason="busy", seconds=self._limits.seconds) from None
 
     async def close(self) -> None:
-        """End the processes that wait for a question."""
+        """End the waiting processes."""
         if self._ready is not None:
             await _ended(self._ready)
 

@@ -1,4 +1,4 @@
-"""Commands that are answered over HTTPS, and their form as a path and a query. Pure but for importing the command.
+"""Commands with answers over HTTPS, and their form as a path and a query. Pure but for importing the command.
 
 ``bursar quota show vision --at 12`` is ``/v1/quota/show?name=vision&at=12``: the words of the command, then its options by
 their long names and its arguments by theirs. Options for files, servers or settings of the answering machine
@@ -29,7 +29,7 @@ QUESTIONS = (
     "budget forecast", "queue show", "why", "evictions", "notebooks", "jobs list", "jobs show", "jobs hours",
     "jobs agreement", "schedule queue", "schedule scores", "schedule agreement", "events", "parked list",
 )  # fmt: skip
-#: Options of every command that are not answered: they name places of the answering machine, or ask repeatedly.
+#: Unanswered options of every command: they name places of the answering machine, or ask repeatedly.
 REFUSED = frozenset({*COMMON, "watch", "help", "context"}) - {"output"}
 
 #: Name and value, in the given order. A flag has the value ``true``.

@@ -31,7 +31,7 @@ _FIELDS = (
     "settled_at", "id", "cluster", "beneficiary",
 )  # fmt: skip
 
-#: Result of a pod that is due and was not evicted.
+#: Result of a due pod before its eviction.
 NOT_YET = "not yet"
 
 Most = Annotated[int, typer.Option("--most", min=1, max=100_000, help="The newest so many.")]
@@ -92,7 +92,7 @@ _COLUMNS = (
 
 
 def _not_yet(one: Blocked) -> dict[str, Any]:
-    """The row of a pod that is due and was not evicted, with the obstacle."""
+    """The row of a due pod before its eviction, with the obstacle."""
     from reactors.engine.reasons import short
 
     decision, target = one.decision, one.decision.target
@@ -106,7 +106,7 @@ def _not_yet(one: Blocked) -> dict[str, Any]:
 
 
 def _meanings(due: list[Blocked]) -> list[str]:
-    """The obstacles of pods that are not evicted yet, a line each."""
+    """The obstacles of due pods before their eviction, a line each."""
     from reactors.engine.reasons import sentence
 
     reasons = sorted({one.reason for one in due})

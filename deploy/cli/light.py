@@ -1,4 +1,4 @@
-"""Commands whose plain values are read without pydantic.
+"""Commands with plain values, read without pydantic.
 
 The library builds a pydantic adapter for each option, even for absent ones: a tenth of a second for each of our
 commands. Here text, paths, choices and defaults are read as they are. The library's own reader handles the others,

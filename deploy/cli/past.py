@@ -1,4 +1,4 @@
-"""``--at``: questions as of an earlier event or time, from the ledger's rows of that time."""
+"""``--at``: questions as of an earlier event or time, from the ledger's rows at the time."""
 
 from __future__ import annotations
 

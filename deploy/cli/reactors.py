@@ -1,4 +1,4 @@
-"""``bursar pause`` and ``bursar resume``: the switch that stops every reactor."""
+"""``bursar pause`` and ``bursar resume``: the switch for all reactors."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Compares shadow decisions with what happened: agreement by reason, with hours. Reads the ledger, changes nothing.
+"""Compares shadow decisions with the real events: agreement by reason, with hours. Reads the ledger, changes nothing.
 
 Each decision has one result:
 
 - *agreed*: the installed controller, or the owner, did the same: the pod ended within an hour, the pod is on the chosen node or
   an equally good one, the operator took the step, the refused object never came.
 - *alone*: only Bursar would have acted, and without harm: the
-  notebook ran on unused, or the pod is on another node that fitted.
+  notebook ran on unused, or the pod is on another fitting node.
 - *against*: the decision would have done harm: the notebook was used again within an hour, a pod to evict ran on, the pod
   is on a refused node, the operator took another step, the refused object came and ran.
 - *open*: it is too early to tell.
@@ -46,7 +46,7 @@ _PLACED = {
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A shadow decision and its result. Milli-core- and milli-GPU-seconds that its pods held from then on."""
+    """A shadow decision and its result. Milli-core- and milli-GPU-seconds of its pods from then on."""
 
     reactor: str
     reason: str

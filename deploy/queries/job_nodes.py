@@ -1,4 +1,4 @@
-"""Nodes on which more training jobs fail than on the others.
+"""Nodes with more failing training jobs than others.
 
 The comparison counts jobs, not pods: a job that fails on a node counts once there, however often it restarts, so no crash
 loop marks a node. Only the last :data:`DAYS` days count, so a repaired node is forgotten.
@@ -6,7 +6,7 @@ loop marks a node. Only the last :data:`DAYS` days count, so a repaired node is 
 A node is an outlier if all of this holds (:attr:`NodeFailures.is_outlier`):
 
 - at least :data:`LEAST_JOBS` jobs failed on it,
-- the share of its jobs that failed is at least :data:`TIMES` times the share on the other nodes of its cluster,
+- the failed share of its jobs is at least :data:`TIMES` times the share on the other nodes of its cluster,
 - random failures would reach so many on any one node with a chance below :data:`CHANCE`
   (Fisher's exact test, times the number of nodes). So few jobs prove nothing, and bad luck marks none of
   many nodes.
@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US, format_stamp
 from projections.quota_trees.queries import Select
 
-#: Attempts that ended before so many days are not counted.
+#: Days of counted attempts, by their end.
 DAYS = 30
 LEAST_JOBS = 3
 TIMES = 2

@@ -31,7 +31,7 @@ LONGEST = 16 * 1024 * 1024
 
 #: Actions allowed by SQLite's authorizer, by the driver's names.
 _ALLOWED = ("SQLITE_SELECT", "SQLITE_READ", "SQLITE_FUNCTION", "SQLITE_RECURSIVE")
-#: Functions that read files or load code.
+#: Functions to read files or load code.
 _REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
 
@@ -62,7 +62,7 @@ END
 """
 
 
-#: Functions that take locks of the server, and the locks of this session.
+#: Functions to take locks of the server, and the locks of this session.
 _ADVISORY = re.compile(r"pg_\w*advisory", re.IGNORECASE)
 _LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
 

@@ -118,7 +118,7 @@ async def _compressed(server: embedded.EmbeddedServer) -> bool:
 class LedgerWriter(Protocol):
     """Moves the ledger on: this process or another."""
 
-    #: Names the writer, for processes that wait for it.
+    #: Names the writer, for waiting processes.
     name: str
 
     async def run(self) -> None:
@@ -139,7 +139,7 @@ class LedgerWriter(Protocol):
 
     @property
     def signer(self) -> str:
-        """The public key that signs heads; "" if another process signs."""
+        """The public key of signed heads; "" if another process signs."""
 
 
 class OwnLedgerWriter:
@@ -151,7 +151,7 @@ class OwnLedgerWriter:
         self, settings: Settings, store: Store, transport: Transport, lock: HeldLock | None = None
     ) -> None:
         """``lock``: its loss ends this writer. None: the caller checks it."""
-        # A process that only asks the bus need not import the writing code.
+        # A mere client of the bus need not import the writing code.
         from deploy.runtime.bus_trimming import BusTrimming
         from deploy.runtime.sealing import Anchoring, Sealing
         from projections.catalogue import MODEL
@@ -266,7 +266,7 @@ def run(work: Coroutine[Any, Any, T], *, has_threads: bool = True) -> T:
     closed in order. SIGUSR1 shows the waiting place of each task.
     ``has_threads`` off: no other thread decodes, so none needs preparation.
 
-    Raises the first error of a group as itself, and StoppedError after a signal that did not end ``work`` normally.
+    Raises the first error of a group as itself, and StoppedError after a signal without a normal end of ``work``.
     """
     caught: list[Signals] = []
 

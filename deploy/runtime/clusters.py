@@ -26,7 +26,7 @@ FOLDER = "clusters"
 STATE = "hub.json"
 #: A hub writes its state every two seconds.
 STALE_SECONDS = 60.0
-#: A link that was silent for longer is down: a cluster sends a tick at least every ten seconds.
+#: A link silent for longer is down: a cluster sends a tick at least every ten seconds.
 QUIET_SECONDS = 60
 
 
@@ -35,7 +35,7 @@ class ClusterLink(msgspec.Struct):
     ``quiet_seconds``: since its server last answered; -1 = never.
 
     ``lag``: events on the cluster's server and not here, as last
-    reported. ``trouble``: the error that ended writing its ledger.
+    reported. ``trouble``: the error behind the end of its ledger.
     """
 
     domain: str

@@ -24,13 +24,13 @@ import msgspec
 
 from deploy.errors import ConfinedError
 
-#: Seconds beyond the deadline before a child that did not end is killed.
+#: Seconds beyond the deadline before a running child is killed.
 GRACE_SECONDS = 0.5
 
 #: Largest file of a child: the index of an SQLite log, made by a reader at times.
 _FILE_BYTES = 64 * 1024 * 1024
 
-#: A child's report that memory was not enough.
+#: A child's report of too little memory.
 _NO_MEMORY = 12
 
 
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
     seconds: float
     memory_bytes: int
     answer_bytes: int
-    #: Largest file that it may write.
+    #: Largest file of its own.
     file_bytes: int = _FILE_BYTES
 
 

@@ -1,4 +1,4 @@
-"""ADAPTER: a child process that does one piece of asynchronous work, and reports progress to its parent.
+"""ADAPTER: a child process for one piece of asynchronous work, with reports of progress to its parent.
 
 An interpreter uses one core, however many threads it has. Of two tasks for two cores, one goes to a
 fork. The fork starts with all modules and values of its parent. It must be made before anything is opened: no thread runs then,
@@ -68,7 +68,7 @@ class Child:
 
 @contextlib.contextmanager
 def child(work: Work) -> Iterator[Child]:
-    """A child that does ``work`` after its start signal. It is gone when this ends."""
+    """A child for ``work``, begun by its start signal. It is gone when this ends."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, telling = os.pipe()

@@ -28,10 +28,10 @@ _HOW = {State.OK: 0, State.UNKNOWN: 1, State.WEAK: 2, State.UNSAFE: 3}
 
 
 async def guarded(opened: Bus) -> None:
-    """Check the bus repeatedly. A bus that became unsafe ends the process (P3); an unreachable one does not.
+    """Check the bus repeatedly. An unsafe bus ends the process (P3); an unreachable one does not.
 
-    A watching process may hold observations that are not stored yet. It publishes them after the bus is back.
-    A connection that cannot come back ends the process, too: its supervisor starts it again.
+    A watching process may hold unstored observations. It publishes them after the bus is back.
+    A permanently lost connection ends the process, too: its supervisor starts it again.
     """
     while True:
         await asyncio.sleep(GUARD_SECONDS)
@@ -50,13 +50,13 @@ async def guarded(opened: Bus) -> None:
 async def prove_blocks(opened: Bus, folder: Path) -> None:
     """Read the messages of each changed block again: a flipped bit hides its message.
 
-    ``folder``: that of an embedded bus. The first run reads all blocks. Raises HistoryDivergedError.
+    ``folder``: the folder of an embedded bus. The first run reads all blocks. Raises HistoryDivergedError.
     """
     store, file = folder / "store", folder / "blocks.json"
     try:
         found = await asyncio.to_thread(closed_blocks, store, opened.transport.stream.name)
     except OSError as error:
-        # The next start proves blocks that were trimmed or rewritten meanwhile.
+        # The next start proves blocks trimmed or rewritten meanwhile.
         _log.warning("the blocks of the bus cannot be read now: %s", error)
         return
     known = await asyncio.to_thread(recorded_blocks, file)

@@ -60,7 +60,7 @@ Progress = Callable[[int, int], None]
 def saying(
     settings: Settings, events: Iterable[Event], origin: HistoryImported
 ) -> AbstractContextManager[Child]:
-    """A process that will publish ``events`` after :func:`take_in` starts it. To be made before anything is opened.
+    """A process to publish ``events`` after :func:`take_in` starts it. To be made before anything is opened.
 
     Only observations are taken, unless ``origin`` is whole: a foreign file must not pause reactors, change their policies or
     credit budgets. ``origin`` precedes the new events.
@@ -117,7 +117,7 @@ async def say(
     show: Callable[[], None],
     first: Event | None = None,
 ) -> None:
-    """Publish those ``events`` that the archive lacks, and count them in ``taken``; ``first`` goes before all of them."""
+    """Publish the ``events`` missing from the archive, and count them in ``taken``; ``first`` goes before all of them."""
     before = (await transport.head()).last_sequence
     known = await asyncio.to_thread(_known, archive)
     for window in _windows(events):

@@ -2,7 +2,7 @@
 
 SQLite: a locked file beside the database, with the holder's name in it. PostgreSQL: a lock of a session, so two machines cannot
 write one ledger either. Only a role with write access can take it (:mod:`projections.engine.session_locks`).
-PostgreSQL ends the session of a machine that is silent for 25 seconds. A paused process keeps its session, since its
+PostgreSQL ends the session of a machine after 25 seconds of silence. A paused process keeps its session, since its
 kernel answers. If the session ended all the same, :class:`HeldLock` stops the process before it goes on. For some seconds
 such a process may still rely on its lock. So the next acting process waits as long before it writes to the cluster.
 
@@ -140,7 +140,7 @@ async def in_turn(
 
 
 async def _attempt(stack: ExitStack, lock: AbstractContextManager[HeldLock]) -> HeldLock:
-    """Enter the lock in a thread, so a database that does not answer blocks nothing else. Raises LedgerBusyError."""
+    """Enter the lock in a thread, so a silent database blocks nothing else. Raises LedgerBusyError."""
     attempt = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, lock))
     try:
         return await asyncio.shield(attempt)
@@ -187,7 +187,7 @@ def _file_lock(path: Path, purpose: str, part: str) -> Iterator[None]:
 
 @contextmanager
 def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[], object]]:
-    """Yields a function that asks the session with the lock."""
+    """Yields a function to ask the session with the lock."""
     alone = sa.create_engine(
         engine.url,
         poolclass=sa.NullPool,

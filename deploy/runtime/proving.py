@@ -59,12 +59,12 @@ class Proof(msgspec.Struct):
     problem: str = ""
     #: When the first of its certificates ends; 0 = not known.
     ends_us: int = 0
-    #: Reviews that this process answered without a decision.
+    #: This process's answers without a decision.
     undecided: Undecided = msgspec.field(default_factory=Undecided)
 
 
 class Prover:
-    """Requests dry-run reviews of the webhook that is registered at one cluster."""
+    """Requests dry-run reviews of the webhook registered at one cluster."""
 
     def __init__(self, cluster: Creates, wanted: AdmissionSettings, clock: Clock) -> None:
         self._cluster = cluster

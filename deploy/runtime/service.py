@@ -122,7 +122,7 @@ async def serve(
 
     Raises LedgerBusyError if another process writes this ledger, WrongClockError if this machine's clock is before
     the first build of this program, SettingsError if recorded and real ledgers would mix,
-    and the errors of bus, runner and sources after which going on would be wrong.
+    and the errors of bus, runner and sources that forbid going on.
     """
     if not recording and cluster_access(settings) is not None:
         require_clock()

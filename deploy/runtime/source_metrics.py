@@ -1,4 +1,4 @@
-"""Metrics of the sources that follow a cluster: its clock's difference to this machine's, and events without a row. Pure."""
+"""Metrics of a cluster's sources: its clock's difference to this machine's, and events without a row. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reviews that a process answered without a decision: their number, the time of the newest, and its error.
+"""A process's answers to reviews without a decision: their number, the time of the newest, and its error.
 
 Source: ``docs/webhook.md``, "Does it enforce?".
 """

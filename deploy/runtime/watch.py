@@ -1,6 +1,6 @@
 """Follows a cluster: one reflector for each kind of object, started with the objects of the history.
 
-A permission that stays missing does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
+A missing permission does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
 
 Source: docs/architecture.md; docs/wrong-input.md.
 """
@@ -41,9 +41,9 @@ from reactors.catalogue import REACTORS
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0
-#: Between two checks for a custom kind that is not installed: one small request each.
+#: Between two checks for an absent custom kind: one small request each.
 ABSENT_SECONDS = 10.0
-#: At most, between two publishes of objects that a reactor needs at once: a third of the usual time.
+#: At most, between two publishes of objects needed at once by a reactor: a third of the usual time.
 PROMPT_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ async def following(
 
 
 def followed(settings: Settings) -> list[Source]:
-    """All sources, except on-demand ones without a policy that reads them in these settings."""
+    """All sources, except on-demand ones without a reading policy in these settings."""
     asked = {
         kind for mode, policy in settings.wanted.values() if mode != "off" for kind in policy.follows
     }  # fmt: skip
@@ -147,7 +147,7 @@ async def _follow(source: Source, reflector: Reflector | Poller) -> None:
 
 
 def known(state: ClusterState, store: Store, source: Source, cluster: str) -> dict[str, str]:
-    """Uid to the newest resourceVersion in the history, for all objects that still exist.
+    """Uid to the newest resourceVersion in the history, for all existing objects.
 
     ``state`` is folded from the history of ``cluster``, and ``store`` is the ledger, both up to the same event.
     """
@@ -174,7 +174,7 @@ def known(state: ClusterState, store: Store, source: Source, cluster: str) -> di
 
 
 def states(found: dict[str, ReflectorState]) -> dict[str, dict[str, object]]:
-    """The states as plain values, for the file that ``bursar status`` reads."""
+    """The states as plain values, for the state file of ``bursar status``."""
     return {
         name: {**msgspec.structs.asdict(state), "relists": dict(state.relists)}
         for name, state in found.items()

@@ -1,4 +1,4 @@
-"""Quotas in `bursar status`: their number, and the charges in them that were not admitted.
+"""Quotas in `bursar status`: their number, and the unadmitted charges in them.
 
 Source: docs/admission.md, When a part is away: workloads passed during an outage of Bursar are shown, never silent.
 """
@@ -37,7 +37,7 @@ def governed(connection: sa.Connection) -> dict[str, Any]:
 
 
 def _open(connection: sa.Connection) -> list[str]:
-    """Business quotas that serve every unmapped namespace: neither they nor quotas above name or select any."""
+    """Business quotas for every unmapped namespace: neither they nor quotas above name or select any."""
     there = quotas.c.vanished == 0, quotas.c.kind == "BizGroupResourceQuota"
     rows = [codec.row(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
     rules = {

@@ -36,7 +36,7 @@ def as_of() -> str:
 
 
 def by_event(parts: Mapping[str, int]) -> dict[int, list[str]]:
-    """Parts that end at one event, earliest first."""
+    """Parts by their last event, earliest first."""
     found: dict[int, list[str]] = {}
     for name, event in sorted(parts.items(), key=lambda part: part[1]):
         found.setdefault(event, []).append(name)

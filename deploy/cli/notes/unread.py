@@ -33,7 +33,7 @@ def unread_lines(found: list[dict[str, Any]]) -> list[str] | str:
 
 
 def devices_unread(sources: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The reasons why GPUs allocated by claim may be missing: each of their sources that is unreadable now."""
+    """The reasons why GPUs allocated by claim may be missing: each unreadable source of them."""
     found = [(name, sources.get(name, {}).get("trouble")) for name in _OF_DEVICES]
     return [
         f"{name}: {trouble}; GPUs that are given out by claim may be missing (flag claim_unseen)"

@@ -1,4 +1,4 @@
-"""``bursar budget forecast``: the days on which budgets will be used up, with intervals, and the errors of past forecasts."""
+"""``bursar budget forecast``: the days of budgets' exhaustion, with intervals, and the errors of past forecasts."""
 
 from __future__ import annotations
 

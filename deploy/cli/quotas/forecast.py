@@ -1,4 +1,4 @@
-"""``bursar quota forecast``: the times at which quotas will reach their limits at the current use, and past errors."""
+"""``bursar quota forecast``: the times of reached limits at the current use, and past errors."""
 
 from __future__ import annotations
 

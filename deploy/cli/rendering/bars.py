@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def bar(text: str) -> Iterator[Progress]:
-    """A progress bar on stderr if that is a terminal; it is called with (done, of)."""
+    """A progress bar on stderr if it is a terminal; it is called with (done, of)."""
     out = console(stderr=True)
     columns = (
         bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn(),

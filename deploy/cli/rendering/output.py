@@ -85,7 +85,7 @@ def write(
 
 
 def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO) -> None:
-    """RFC 4180, with cells that are no formula for any spreadsheet."""
+    """RFC 4180, with cells safe from any spreadsheet's formulas."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([cell(name) for name in names])
     for row in rows:
