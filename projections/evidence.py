@@ -33,6 +33,7 @@ from bus.events.devices import (
     ResourceSliceObserved,
     ResourceSliceVanished,
 )
+from bus.events.migrations import MigrationObserved, MigrationVanished
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import (
     NodeMetricObserved,
@@ -110,6 +111,8 @@ _KINDS: dict[type[Fact], str] = {
     PodGroupVanished: "podgroups",
     ReservationObserved: "reservations",
     ReservationVanished: "reservations",
+    MigrationObserved: "podmigrationjobs",
+    MigrationVanished: "podmigrationjobs",
     ClaimObserved: "persistentvolumeclaims",
     ClaimVanished: "persistentvolumeclaims",
     VolumeObserved: "persistentvolumes",

@@ -7,6 +7,7 @@ from reactors.culling.reactor import reactor as culling
 from reactors.engine.contract import Reactor
 from reactors.evictions.reactor import reactor as evictions
 from reactors.jobs.reactor import reactor as jobs
+from reactors.migration.reactor import reactor as migration
 from reactors.scheduling.reactor import reactor as scheduling
 
-REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions, jobs, scheduling)
+REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions, jobs, migration, scheduling)

@@ -7,6 +7,7 @@ from bus.events import (
     decisions,
     devices,
     histories,
+    migrations,
     namespaces,
     nodes,
     notebooks,
@@ -77,6 +78,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.PodGroupVanished,
     pods.ReservationObserved,
     pods.ReservationVanished,
+    migrations.MigrationObserved,
+    migrations.MigrationVanished,
 )
 
 #: Orders of people and of Bursar: reactors obey them, so they must be one's own.
@@ -104,6 +107,10 @@ DECIDED: dict[str, type[Fact]] = vocabulary(
     decisions.EndPodGroup,
     decisions.ReportJob,
     decisions.DeleteJob,
+    migrations.ReserveRoom,
+    migrations.ReportMigration,
+    migrations.EndReservation,
+    migrations.EndMigration,
     queues.QueueOrdered,
     decisions.SchedulingPassed,
     decisions.BindSettled,

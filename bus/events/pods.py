@@ -104,6 +104,8 @@ class PodState(Fact, frozen=True, kw_only=True):
     claim_templates: tuple[str, ...] = ()
     #: Extended resources from a claim, not from its node's device plugin.
     claimed: tuple[str, ...] = ()
+    #: Its condition Ready is False while it runs.
+    is_unready: bool = False
     #: The texts of card-sharing systems in its annotations and labels: docs/devices.md.
     card_texts: dict[str, str] = {}
     #: The source's cuts and repairs, e.g. ``labels_cut``.

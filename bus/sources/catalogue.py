@@ -18,6 +18,7 @@ from bus.sources import (
     devices,
     disruptions,
     loads,
+    migrations,
     namespaces,
     node_devices,
     node_usage,
@@ -203,6 +204,16 @@ RESERVATIONS = Source(
     kind="Reservation",
     is_optional=True,
 )
+#: Pods that are to move to other nodes.
+MIGRATIONS = Source(
+    "podmigrationjobs",
+    "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs",
+    migrations.translate,
+    list_fact=partial(ObjectsListed, kind="PodMigrationJob"),
+    kind="PodMigrationJob",
+    is_optional=True,
+    on_demand=True,
+)
 
 
 def _runtimes(name: str, kind: str) -> Source:
@@ -272,6 +283,7 @@ SOURCES = (
     SCVS,
     *POD_GROUPS,
     RESERVATIONS,
+    MIGRATIONS,
     CLAIMS,
     VOLUMES,
     STORAGE_CLASSES,

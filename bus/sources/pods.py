@@ -73,13 +73,15 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     status = pod.status or _NO_STATUS
     scheduled = disrupted = None
     disruption = ""
-    infeasible = False
+    infeasible = is_unready = False
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "True":
             scheduled = condition.last_transition_time
         elif condition.type == "DisruptionTarget" and condition.status == "True":
             disrupted = condition.last_transition_time
             disruption = condition.reason if condition.reason in DISRUPTIONS else ""
+        elif condition.type == "Ready":
+            is_unready = condition.status == "False"
         elif condition.type == "PodResizePending" and condition.reason == "Infeasible":
             infeasible = True
     phase = (status.phase or "")[:LONGEST_PHASE]
@@ -145,6 +147,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         ),
         claim_templates=claim_templates(spec.resource_claims),
         claimed=claimed(status.extended_resource_claim_status),
+        is_unready=is_unready and phase == "Running",
         card_texts=card_texts.of_pod(metadata.labels, metadata.annotations, resources, labels),
         notes=records.notes(
             ("labels_cut", texts.labels_cut),

@@ -59,6 +59,7 @@ class Act(StrEnum):
     QUEUES = "queues"
     SCHEDULING = "scheduling"
     JOBS = "jobs"
+    MIGRATION = "migration"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,10 @@ ACTS = {
         {"BURSAR_SCHEDULING__MODE": "on"},
     ),
     Act.JOBS: Part(("training/jobs.yaml", *_BOUNDS), {"BURSAR_JOBS__MODE": "on"}),
+    Act.MIGRATION: Part(
+        ("rbac/migrator.yaml", "rbac/evictor.yaml", *_BOUNDS, "flow.yaml"),
+        {"BURSAR_MIGRATION__MODE": "on"},
+    ),
 }
 #: The policy while the webhook is down.
 FLOOR = Part(("floor.yaml",))

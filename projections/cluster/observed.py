@@ -17,6 +17,7 @@ from bus.events.devices import (
     ResourceSliceObserved,
     ResourceSliceVanished,
 )
+from bus.events.migrations import MigrationObserved, MigrationVanished
 from bus.events.nodes import (
     NodeMetricObserved,
     NodeMetricVanished,
@@ -63,6 +64,7 @@ from projections.cluster.devices import (
     scv,
 )
 from projections.cluster.loads import NodeLoad, NodeTopology, node_load, node_topology
+from projections.cluster.migrations import Migration, migration
 from projections.cluster.pod_terms import (
     DisruptionBudget,
     Service,
@@ -98,6 +100,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
     PodGroupObserved: ("", pod_group),
     ReservationObserved: (Reservation.kind, reservation),
+    MigrationObserved: (Migration.kind, migration),
     TrainingRuntimeObserved: ("", training_runtime),
 }
 #: Of a deletion: the kind of the gone object, "" = named in the fact.
@@ -123,5 +126,6 @@ VANISHED: dict[type[Fact], str] = {
     ResourceSliceVanished: DeviceSlice.kind,
     PodGroupVanished: "",
     ReservationVanished: Reservation.kind,
+    MigrationVanished: Migration.kind,
     TrainingRuntimeVanished: "",
 }

@@ -111,6 +111,8 @@ class Pod(msgspec.Struct, gc=False):
     #: Its report about cards besides amounts (``projections.devices.requested.CardFacts`` as JSON); "" = amounts
     #: are complete.
     cards: str = ""
+    #: It runs, and its condition Ready is False.
+    is_unready: bool = False
     last_us: int = 0
     listed_us: int = 0
 
@@ -253,7 +255,8 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
         _texts(fact.annotations, annotations), demand_of(fact), unrequested(bytes(fact.resources)),
         constraints_of(bytes(fact.constraints)), fact.claim_templates, fact.claimed,
-        devices=given_devices(fact.card_texts), cards=intern(observed_cards(fact)), last_us=time_us,
+        devices=given_devices(fact.card_texts), cards=intern(observed_cards(fact)),
+        is_unready=fact.is_unready, last_us=time_us,
     )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ from projections.cluster.devices import (
 )
 from projections.cluster.index import Index
 from projections.cluster.loads import NodeLoad, NodeTopology
+from projections.cluster.migrations import Migration
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
 from projections.cluster.observed import OBSERVED, VANISHED
 from projections.cluster.pod_terms import DisruptionBudget, PodGroup, Service
@@ -94,6 +95,7 @@ class SavedCluster(msgspec.Struct):
     _slices: SavedStore[DeviceSlice]
     _pod_groups: SavedStore[PodGroup]
     _reservations: SavedStore[Reservation]
+    _migrations: SavedStore[Migration]
     _services: SavedStore[Service]
     _runtimes: SavedStore[TrainingRuntime]
     cards_seen: dict[str, str]
@@ -112,7 +114,7 @@ class ClusterState(Part):
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes",
             "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming", "reservations",
-            "services", "runtimes",
+            "migrations", "services", "runtimes",
         }
     )  # fmt: skip
 
@@ -144,6 +146,7 @@ class ClusterState(Part):
         self._slices: ObjectStore[DeviceSlice] = ObjectStore(self._changes)
         self._pod_groups: ObjectStore[PodGroup] = ObjectStore(self._changes)
         self._reservations: ObjectStore[Reservation] = ObjectStore(self._changes)
+        self._migrations: ObjectStore[Migration] = ObjectStore(self._changes)
         self._services: ObjectStore[Service] = ObjectStore(self._changes)
         self._runtimes: ObjectStore[TrainingRuntime] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
@@ -154,7 +157,7 @@ class ClusterState(Part):
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,
             NodeDevices.kind: self._node_devices,
             NodeTopology.kind: self._topologies, Reservation.kind: self._reservations,
-            Service.kind: self._services,
+            Migration.kind: self._migrations, Service.kind: self._services,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
             **dict.fromkeys((NAMESPACED_KIND, CLUSTER_KIND), self._runtimes),
         }  # fmt: skip
@@ -177,6 +180,7 @@ class ClusterState(Part):
         self.slices = self._slices.rows
         self.pod_groups = self._pod_groups.rows
         self.reservations = self._reservations.rows
+        self.migrations = self._migrations.rows
         self.services = self._services.rows
         #: Classes with an allocated card in a claim, and their counting resource.
         self.cards_seen: dict[str, str] = {}

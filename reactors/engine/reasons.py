@@ -19,6 +19,25 @@ SENTENCES = {
     "no_fresh_evidence": "there is no evidence that is new enough",
     "outstanding": "what was decided before is not done yet",
     "refused": "it was refused, and rests",
+    "pod_unknown": "its pod was not observed yet",
+    "pod_migrating": "another PodMigrationJob moves its pod",
+    "pod_ending": "its pod was evicted and still ends",
+    "pod_pending": "its pod waits for a node",
+    "new_pod": "the new pod has not taken the reservation yet",
+    "max_migrating_globally": "as many pods move as the cluster allows (max_migrating_globally)",
+    "max_migrating_per_node": "as many pods of its node move as allowed (max_migrating_per_node)",
+    "max_migrating_per_namespace": "as many pods of its namespace move as allowed (max_migrating_per_namespace)",
+    "max_migrating_per_workload": "as many pods of its workload move as allowed (max_migrating_per_workload)",
+    "max_unavailable_per_workload": "too many pods of its workload move or are unavailable (max_unavailable_per_workload)",
+    "workload_rolls_out": "its workload rolls out",
+    "workload_scales": "its workload has more or fewer pods than replicas",
+    "workload_unknown": "the replicas of its workload are unknown",
+    "controller_unknown": "the pod's controller was not observed yet",
+    "reservation_pending": "its reservation has no node yet",
+    "reservation_missing": "its reservation is gone; the job ends by its ttl",
+    "reservation_unavailable": "its reservation is not Available on another node",
+    "reservation_refused": "the API server refused its reservation, and it is tried again",
+    "eviction_refused": "the API server refused the eviction, and it is tried again",
     "no_target": "what controls the pod was not seen, cannot be stopped, or has other pods",
 }
 
@@ -28,6 +47,7 @@ _VERBS = {
     "decision.cull": "stop",
     "decision.evict": "eviction",
     "decision.restore": "giving back",
+    "decision.report_migration": "migration",
 }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The name of the reactor, and of its section of the settings.
 NAME = "scheduling"
 #: Version of the scheduler's rules.
-RULES = 10
+RULES = 11
 
 
 def scheduler_of(

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "50a18c51b1245874",
-    "reactors": "b8d95057f3e56c57",
-    "admission": "4ce788557c934ad7",
+    "versions": "0d901d4cf207b1cb",
+    "reactors": "83712f8269741710",
+    "admission": "09a8d8d665908994",
 }
 
 ADVICE = """

@@ -49,6 +49,7 @@ from reactors.jobs.effectors.groups import VERSIONS, collection
 from reactors.jobs.effectors.keep import PodGroupEffector
 from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.effectors.run import JobEffector
+from reactors.migration.effectors.bodies import API, MIGRATIONS
 from reactors.scheduling.cycle.reservation_statuses import Wanted
 from reactors.scheduling.effectors.notices import PodNotices, Subject
 from reactors.scheduling.effectors.reservations import ReservationStatuses
@@ -58,7 +59,7 @@ from reactors.scheduling.framework.reserve import reserve
 from reactors.scheduling.reservations import rules as reservation_rules
 from reactors.webhook.registration import RegistrationSettings
 from tests.bus.sources.records import record
-from tests.cluster import notebooks, test_cull, test_evict, training
+from tests.cluster import migrations, notebooks, test_cull, test_evict, training
 from tests.cluster.api import MERGE, Api, ApiError, eventually
 from tests.cluster.plane import GANG_FLAGS
 from tests.cluster.rights import MANIFESTS, may, token, waits_for_a_node
@@ -162,6 +163,7 @@ async def tell(plane, cluster):
 RAN = {kind: ["done"] * 6 for kind in LAYOUTS} | {
     api: ["done"] * (3 if api == NATIVE else 4) for api in VERSIONS
 }
+RAN["PodMigrationJob"] = [*["done"] * 6, 0]
 KEPT = ("Available", "node-1", {"cpu": 4000})
 SCHEDULED = (
     ["bound", "bound", "selected", "bound", "bound", KEPT, "Failed", [], ""], {"written": 2},
@@ -305,6 +307,7 @@ async def everything(plane, cluster):
     evicted = await EvictEffector(cluster).act(test_evict.decision(pod))
     scheduled = await schedule(plane, cluster)
     ran = await run_jobs(plane, cluster) | await keep_groups(plane, cluster)
+    ran["PodMigrationJob"] = await migrations.moved(plane, cluster)
     starter = Starter(cluster)
     waits = [kind for kind in GOVERNED if kind.queues]
     started = {(await starter.start(kind, "default", "none", "u")).result for kind in waits}
@@ -538,3 +541,24 @@ def test_the_accounts_of_the_policy_are_those_of_the_manifests():
 
     assert accounts == {"bursar", "bursar-actor"}
     assert all(f"system:serviceaccount:bursar-system:{name}" in policy for name in accounts)
+
+
+def test_the_accounts_make_no_reservation_of_their_own_and_move_no_other_pod(plane):
+    """Whoever may patch PodMigrationJobs could have any pod evicted, and Reservations hold room of nodes. A policy refuses both."""
+    plane.api.request("POST", MIGRATIONS, migrations.job_body("web-0"))
+    actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
+
+    def said(method, path, body, **options):
+        try:
+            return actor.request(method, path, body, **options)["kind"]
+        except ApiError as error:
+            return str(error)
+
+    room = {"apiVersion": API, "kind": "Reservation", "metadata": {"name": "mine"}, "spec": {}}
+    assert "no Reservations but those of" in said("POST", RESERVATIONS, room)
+    for spec in ({"podRef": {"name": "other"}}, {"mode": "EvictDirectly"}):
+        found = said("PATCH", f"{MIGRATIONS}/move", {"spec": spec}, content_type=MERGE)
+        assert "nothing of a PodMigrationJob but" in found
+    spec = {"podRef": {"uid": "u"}, "reservationOptions": {"reservationRef": {"name": "r"}}}
+    assert "PodMigrationJob" == said("PATCH", f"{MIGRATIONS}/move", {"spec": spec}, content_type=MERGE)  # fmt: skip
+    plane.api.request("DELETE", f"{MIGRATIONS}/move")

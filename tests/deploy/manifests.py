@@ -20,7 +20,9 @@ ROLES = {
 
 
 #: Roles that change what runs: theirs is an account of its own.
-ACTING = {"bursar-culler", "bursar-evictor", "bursar-jobs", "bursar-queue", "bursar-scheduler"}
+ACTING = {
+    "bursar-culler", "bursar-evictor", "bursar-jobs", "bursar-migrator", "bursar-queue", "bursar-scheduler",
+}  # fmt: skip
 
 
 def named(group, resource):

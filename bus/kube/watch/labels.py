@@ -36,6 +36,11 @@ LARGEST_TEXTS = 16 * 1024
 #: left out, since a cut key would be another key.
 LONGEST_KEY = 253 + 1 + 63
 
+#: What evicting or deleting a pod costs, as Koordinator and Kubernetes read it.
+EVICTION_COSTS = (
+    "scheduling.koordinator.sh/eviction-cost",
+    "controller.kubernetes.io/pod-deletion-cost",
+)
 #: Labels that Bursar itself reads, besides those of quotas, team and user; they are dropped last.
 READ_LABELS = frozenset(
     {"notebook-name", "app.kubernetes.io/component", "component", "bursar.io/probe"}
@@ -44,6 +49,7 @@ READ_LABELS = frozenset(
 READ_ANNOTATIONS = frozenset(
     {
         *KUBEFLOW_KEYS,
+        *EVICTION_COSTS,
         QUEUE_ANNOTATION,
         culling.CULLS_AT,
         culling.WARNED_BY,
@@ -100,6 +106,8 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             "jobset.sigs.k8s.io/job-index",
             "jobset.sigs.k8s.io/replicatedjob-name",
             "koordinator.sh/priority",
+            "koordinator.sh/priority-class",
+            "koordinator.sh/qosClass",
             "k8s-app",
             "node.kubernetes.io/instance-type",
             "notebook-name",  # Kubeflow notebooks
@@ -123,7 +131,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
         "training.kubeflow.org/",
     )
     #: Prefixes of published annotation keys. Each may leave the cluster with its whole value: add with care.
-    annotation_prefixes: tuple[str, ...] = ("bursar.io/", *KUBEFLOW_KEYS)
+    annotation_prefixes: tuple[str, ...] = ("bursar.io/", *KUBEFLOW_KEYS, *EVICTION_COSTS)
     #: Node labels with the GPU model, by falling precedence; the first present one counts.
     model_labels: tuple[str, ...] = (
         "nvidia.com/gpu.product",  # NVIDIA GPU feature discovery

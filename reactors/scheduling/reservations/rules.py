@@ -98,9 +98,15 @@ def _is_controlled(named: OwnerObject | None, pod: Applicant) -> bool:
         and _fits(named.uid, one.uid)
         and _fits(named.name, one.name)
         and _fits(named.kind, one.kind)
-        and _fits(named.api_version, one.api_version)
+        and _has_version(named, one)
         for one in pod.references
     )
+
+
+def _has_version(named: OwnerObject, one: Reference) -> bool:
+    """Whether a reference is of the API version that is named. One that is unknown fits where the uid is named, too."""
+    is_unknown = not one.api_version and bool(named.uid)
+    return is_unknown or _fits(named.api_version, one.api_version)
 
 
 def _is_selected(selector: LabelSelector | None, pod: Applicant, unkept: frozenset[str]) -> bool:

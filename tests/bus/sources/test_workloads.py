@@ -131,7 +131,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
 
     others = {"BizGroupResourceQuota", "ElasticQuota", "PodDisruptionBudget"}
     others |= {"Namespace", "Node", "PriorityClass", "Scv", "NodeMetric", "NodeMetrics", "Device"}
-    others |= {"NodeResourceTopology", "Reservation", "Service"}
+    others |= {"NodeResourceTopology", "Reservation", "Service", "PodMigrationJob"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
     others |= {NATIVE, SIGS, PLUGINS, VOLCANO, "TrainingRuntime", "ClusterTrainingRuntime"}

@@ -3,8 +3,8 @@
 import pytest
 
 from bus.events.constraints import LabelSelector
-from bus.events.pods import ReservationOwner
-from reactors.scheduling.reservations.rules import Applicant, from_node, left, owns
+from bus.events.pods import OwnerObject, ReservationOwner
+from reactors.scheduling.reservations.rules import Applicant, Reference, from_node, left, owns
 
 RESERVED = {"cpu": 4, "gpu": 2}
 ALLOCATED = {"cpu": 3}
@@ -39,3 +39,20 @@ def test_a_selector_of_a_label_that_is_not_kept_means_nobody():
 
     assert owns(owners, pod)
     assert not owns(owners, pod, frozenset({"app"}))
+
+
+@pytest.mark.parametrize(
+    ("named", "known", "expected"),
+    [
+        ({"uid": "rs", "api_version": "apps/v1"}, {"uid": "rs"}, True),
+        ({"uid": "rs", "api_version": "apps/v1"}, {"uid": "other"}, False),
+        ({"uid": "rs", "api_version": "apps/v1"}, {"uid": "rs", "api_version": "batch/v1"}, False),
+        ({"name": "web", "api_version": "apps/v1"}, {"name": "web"}, False),
+    ],
+    ids=["of the uid", "of another uid", "of another version", "of the name alone"],
+)
+def test_a_controller_whose_version_is_not_recorded_is_meant_by_its_uid(named, known, expected):
+    """Facts of pods hold kind, name and uid of the controller, and not its version."""
+    owners = [ReservationOwner(controller=OwnerObject(**named))]
+
+    assert expected == owns(owners, Applicant("ns", "p", references=(Reference(**known),)))

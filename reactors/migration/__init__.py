@@ -1,0 +1,3 @@
+"""Migrations of pods: a PodMigrationJob moves its pod to a node on which room is reserved first."""
+
+NAME = "migration"

@@ -1,0 +1,1 @@
+"""Effects of migrations: Reservations are made and deleted, and statuses of PodMigrationJobs written."""

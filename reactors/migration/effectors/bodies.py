@@ -1,0 +1,156 @@
+"""Reservations and statuses of PodMigrationJobs as they are written. Pure.
+
+A Reservation belongs to the whole cluster, so whoever reads Reservations reads its template. It holds of a pod what scheduling
+reads: no environment, commands, arguments or mounts.
+
+Source: koordinator-sh/koordinator, pkg/descheduler/controllers/migration/reservation/util.go; docs/migration.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from bus.clock import SECOND_US, format_stamp
+from bus.events.migrations import ReportMigration
+from projections.cluster.reservations import go_duration_us
+
+Json = dict[str, Any]
+
+API = "scheduling.koordinator.sh/v1alpha1"
+MIGRATIONS, RESERVATIONS = f"/apis/{API}/podmigrationjobs", f"/apis/{API}/reservations"
+#: The label that has a reservation taken before others: the smallest number first.
+ORDER = "scheduling.koordinator.sh/reservation-order"
+CREATED_BY = "app.kubernetes.io/created-by"
+
+#: What scheduling reads of a pod, and of its containers.
+_SPEC = (
+    "affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "priority", "priorityClassName",
+    "preemptionPolicy", "schedulerName", "overhead", "runtimeClassName", "hostNetwork", "os", "resources",
+)  # fmt: skip
+_CONTAINER = ("name", "image", "resources", "ports", "restartPolicy")
+#: Annotations by which a pod states its terms to Koordinator's scheduler, but for what schedulers and evictions answer.
+_TERMS = ("scheduling.koordinator.sh/", "gang.scheduling.koordinator.sh/")
+_ANSWERS = frozenset(
+    f"scheduling.koordinator.sh/{one}"
+    for one in ("device-allocated", "resource-status", "reservation-allocated", "eviction-cost")
+)
+
+
+def reservation(job: Mapping[str, Any], pod: Mapping[str, Any], now_us: int) -> Json:
+    """The Reservation of a job for its pod: the template that the job gives, completed from the pod; never on the pod's node."""
+    given = copy.deepcopy((job["spec"].get("reservationOptions") or {}).get("template") or {})
+    metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
+    spec["template"] = spec.get("template") or _template(pod)
+    spec["owners"] = spec.get("owners") or [_owner(pod)]
+    spec["allocateOnce"] = True
+    placed = spec["template"].setdefault("spec", {})
+    placed.pop("nodeName", None)
+    _avoid(placed, pod["spec"].get("nodeName"))
+    ttl = job["spec"].get("ttl")
+    if not spec.get("ttl") and not spec.get("expires") and ttl and (go_duration_us(ttl) or 0) > 0:
+        spec["ttl"] = ttl
+    labels = {**(metadata.get("labels") or {}), CREATED_BY: "bursar", ORDER: str(now_us // 1000)}
+    return {
+        "apiVersion": API, "kind": "Reservation",
+        "metadata": {
+            "name": metadata.get("name") or job["metadata"]["uid"], "labels": labels,
+            "annotations": metadata.get("annotations") or {}, "ownerReferences": [_reference(job)],
+        },
+        "spec": spec,
+    }  # fmt: skip
+
+
+def named(job: Mapping[str, Any], pod: Mapping[str, Any], made: Mapping[str, Any]) -> Json:
+    """JSON merge patch of a job that names its reservation, and the pod that it moves, on the condition of its uid."""
+    reference = {"apiVersion": API, "kind": "Reservation"}
+    reference |= {key: made["metadata"][key] for key in ("name", "uid")}
+    return {
+        "metadata": {"uid": job["metadata"]["uid"]},
+        "spec": {
+            "podRef": {"uid": pod["metadata"]["uid"]},
+            "reservationOptions": {"reservationRef": reference},
+        },
+    }
+
+
+def status(job: Mapping[str, Any], decision: ReportMigration, now_us: int) -> Json:
+    """JSON merge patch of a job's status, on the condition of its version. A condition keeps its time while it does not turn."""
+    known = {
+        (one.get("type"), one.get("status")): one.get("lastTransitionTime")
+        for one in (job.get("status") or {}).get("conditions") or ()
+    }
+    now = format_stamp(now_us // SECOND_US * SECOND_US)
+    conditions = [
+        {
+            "type": one.type, "status": (is_true := str(one.is_true)), "reason": one.reason, "message": one.message,
+            "lastTransitionTime": known.get((one.type, is_true)) or now,
+        }
+        for one in decision.conditions
+    ]  # fmt: skip
+    written: Json = {
+        "phase": decision.phase, "status": decision.status, "reason": decision.cause, "message": decision.message,
+        "nodeName": decision.node, "conditions": conditions,
+    }  # fmt: skip
+    if decision.new_pod is not None:
+        new = decision.new_pod
+        written["podRef"] = {"namespace": new.namespace, "name": new.name, "uid": new.uid}
+    identity = {key: job["metadata"][key] for key in ("uid", "resourceVersion")}
+    return {"metadata": identity, "status": written}
+
+
+def is_of(found: Mapping[str, Any], job: str) -> bool:
+    """Whether an object belongs to the job of this uid."""
+    references = found["metadata"].get("ownerReferences") or ()
+    return any(one.get("uid") == job for one in references)
+
+
+def _reference(job: Mapping[str, Any]) -> Json:
+    identity = {key: job["metadata"][key] for key in ("name", "uid")}
+    return {"apiVersion": API, "kind": "PodMigrationJob", **identity, "controller": True}
+
+
+def _template(pod: Mapping[str, Any]) -> Json:
+    metadata, spec = pod["metadata"], pod["spec"]
+    annotations = {
+        key: text
+        for key, text in (metadata.get("annotations") or {}).items()
+        if key.startswith(_TERMS) and key not in _ANSWERS
+    }
+    kept = {key: copy.deepcopy(spec[key]) for key in _SPEC if key in spec}
+    for part in ("containers", "initContainers"):
+        if spec.get(part):
+            kept[part] = [
+                {key: copy.deepcopy(one[key]) for key in _CONTAINER if key in one} for one in spec[part]
+            ]  # fmt: skip
+    claims = [one for one in spec.get("volumes") or () if "persistentVolumeClaim" in one]
+    if claims:
+        kept["volumes"] = copy.deepcopy(claims)
+    about = {"namespace": metadata["namespace"], "labels": metadata.get("labels") or {}}
+    return {"metadata": about | {"annotations": annotations}, "spec": kept}
+
+
+def _owner(pod: Mapping[str, Any]) -> Json:
+    """The pods that may use the room: those of the pod's controller; of a pod that waits for a node, itself."""
+    metadata = pod["metadata"]
+    controllers = (one for one in metadata.get("ownerReferences") or () if one.get("controller"))
+    controller = next(controllers, None)
+    if controller is None or not pod["spec"].get("nodeName"):
+        identity = {key: metadata[key] for key in ("namespace", "name", "uid")}
+        return {"object": {"kind": "Pod", **identity}}
+    return {"controller": {**controller, "namespace": metadata["namespace"]}}
+
+
+def _avoid(spec: Json, node: str | None) -> None:
+    """Have a template fit any node but this one."""
+    if not node:
+        return
+    affinity = spec["affinity"] = spec.get("affinity") or {}
+    nodes = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
+    part = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = nodes[part] = nodes.get(part) or {}
+    terms = required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
+    for term in terms:
+        rule = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+        term["matchFields"] = [*(term.get("matchFields") or ()), rule]

@@ -1,0 +1,126 @@
+"""Makes the Reservations of migrations, writes the status of PodMigrationJobs, and deletes both. At most once for each decision.
+
+- *Reserve*: the Reservation is named by the job's uid, so making it twice makes one. One that has the name and belongs to
+  another object is refused. Then the job names it.
+- *Report*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended.
+- *End*: on the condition of the uid.
+
+Source: docs/migration.md; docs/architecture.md (effectors).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from bus.clock import Clock
+from bus.crashpoints import crashpoint
+from bus.errors import ConflictError, NotFoundError
+from bus.events.decisions import Decision, Result
+from bus.events.migrations import EndMigration, EndReservation, ReportMigration, ReserveRoom
+from reactors.engine.adapters import Cluster
+from reactors.migration.effectors import bodies
+from reactors.migration.effectors.bodies import MIGRATIONS, RESERVATIONS
+from reactors.migration.shape import OPEN
+
+Json = dict[str, Any]
+Outcome = tuple[Result, str]
+
+#: Reads of a job that changes meanwhile, before it waits for the next round.
+ATTEMPTS = 3
+DONE: Outcome = ("done", "")
+NAMESAKE: Outcome = ("gone", "another object has this name")
+
+
+class MigrationEffector:
+    """Does the steps of migrations. Keeps :class:`reactors.engine.adapters.Effector`."""
+
+    #: The decisions that it does.
+    verbs: ClassVar[tuple[type[Decision], ...]] = (
+        ReserveRoom, ReportMigration, EndReservation, EndMigration,
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster, self._clock = cluster, clock
+
+    async def act(self, decision: Decision) -> Outcome:
+        """Do one step, unless it is done, or is about another object by now."""
+        if isinstance(decision, ReserveRoom):
+            return await self._reserve(decision)
+        if isinstance(decision, ReportMigration):
+            return await self._report(decision)
+        if isinstance(decision, EndReservation):
+            return await self._end(RESERVATIONS, decision.target.name, decision.target.uid)
+        return await self._end_job(decision)
+
+    async def _reserve(self, decision: ReserveRoom) -> Outcome:
+        job = await self._job(decision)
+        if job is None:
+            return NAMESAKE
+        if job["spec"].get("paused") or "deletionTimestamp" in job["metadata"]:
+            return "stale", "the job is paused, or is being deleted"
+        if (job.get("status") or {}).get("phase", "") not in OPEN:
+            return "stale", "the job ended already"
+        target = decision.pod
+        pod = await self._cluster.get(f"/api/v1/namespaces/{target.namespace}/pods/{target.name}")
+        if pod["metadata"]["uid"] != target.uid or "deletionTimestamp" in pod["metadata"]:
+            return "stale", "the pod is gone, or is being deleted"
+        body = bodies.reservation(job, pod, self._clock.now_us())
+        crashpoint("migration.before_reserve")
+        try:
+            made = await self._cluster.create(RESERVATIONS, body)
+        except ConflictError:
+            made = await self._cluster.get(_path(RESERVATIONS, body["metadata"]["name"]))
+            if not bodies.is_of(made, decision.target.uid):
+                return "refused", "the name of its reservation belongs to another object"
+        crashpoint("migration.after_reserve")
+        path = _path(MIGRATIONS, decision.target.name)
+        await self._cluster.merge(path, bodies.named(job, pod, made))
+        return DONE
+
+    async def _report(self, decision: ReportMigration) -> Outcome:
+        for last in range(ATTEMPTS):
+            job = await self._job(decision)
+            if job is None:
+                return NAMESAKE
+            phase = (job.get("status") or {}).get("phase", "")
+            if phase not in OPEN:
+                return DONE if phase == decision.phase else ("stale", "the job ended already")
+            body = bodies.status(job, decision, self._clock.now_us())
+            crashpoint("migration.before_report")
+            try:
+                await self._cluster.merge(f"{_path(MIGRATIONS, decision.target.name)}/status", body)
+                break
+            except ConflictError:
+                if last == ATTEMPTS - 1:
+                    raise
+        crashpoint("migration.after_report")
+        return DONE
+
+    async def _end_job(self, decision: Decision) -> Outcome:
+        uid = decision.target.uid
+        try:
+            room = await self._cluster.get(_path(RESERVATIONS, uid))
+            if bodies.is_of(room, uid):
+                await self._end(RESERVATIONS, uid, room["metadata"]["uid"])
+        except NotFoundError:
+            pass
+        return await self._end(MIGRATIONS, decision.target.name, uid)
+
+    async def _end(self, collection: str, name: str, uid: str) -> Outcome:
+        crashpoint("migration.before_end")
+        try:
+            await self._cluster.delete(_path(collection, name), uid=uid)
+        except ConflictError:
+            return NAMESAKE
+        crashpoint("migration.after_end")
+        return DONE
+
+    async def _job(self, decision: Decision) -> Json | None:
+        """The job as it is now; None where another one has its name."""
+        found = await self._cluster.get(_path(MIGRATIONS, decision.target.name))
+        return found if found["metadata"]["uid"] == decision.target.uid else None
+
+
+def _path(collection: str, name: str) -> str:
+    return f"{collection}/{quote(name, safe='')}"
