@@ -24,7 +24,9 @@ from bus.events.decisions import (
     ReportJob,
     RestoreAsked,
 )
+from bus.events.migrations import ReserveRoom
 from deploy.cli.quotas.finding import Found
+from projections.cluster.migrations import Migration
 from projections.pod_runs.shape import pod_runs
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.engine.reasons import explained
@@ -101,6 +103,10 @@ def _is_meant(decision: Decision, name: str) -> bool:
         kind, _, asker = decision.beneficiary.partition(" ")
         if name in (asker, f"{kind}/{asker}"):
             return True
+    if isinstance(decision, ReserveRoom) and name == f"{decision.pod.namespace}/{decision.pod.name}":  # fmt: skip
+        return True
+    if name == f"migration/{target.name}" and target.kind == Migration.kind:
+        return True
     if isinstance(decision, EndPodGroup) and name == decision.job:
         return True
     if isinstance(decision, AdoptReplica | ReleaseReplica):

@@ -70,7 +70,8 @@ def why(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A workload (NAMESPACE/NAME or uid), a decision's id, a quota, gang/NAMESPACE/NAME, or reservation/NAME.",
+            help="A workload (NAMESPACE/NAME or uid), a decision's id, a quota, gang/NAMESPACE/NAME, reservation/NAME, "
+            "or migration/NAME.",
         ),
     ],
     cluster: Cluster = None,
@@ -92,6 +93,7 @@ def why(
     bursar why research
     bursar why gang/vision/train-7
     bursar why reservation/inference
+    bursar why migration/move-web
     """
     with reading(asked.place) as connection:
         stands = standing(connection)
