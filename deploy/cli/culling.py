@@ -53,10 +53,10 @@ def register(app: typer.Typer) -> None:
 
 
 def notebooks(asked: CommandContext, cluster: Cluster = None) -> None:
-    """Every running notebook: is it used, since when not, when is it stopped, by what evidence.
+    """Running notebooks: activity, idle time, next stop, evidence.
 
-    STATE is what would be decided at the ledger's moment: keep, warn, cull, unknown (never stopped), or stopped. Where
-    that is due and held back, a line below says by what, and until when.
+    STATE is the decision at the ledger's moment: keep, warn, cull, unknown (never stopped), or stopped. A line below the table
+    names each delayed warning or stop, its cause, and its end.
 
     \b
     bursar notebooks
@@ -148,11 +148,11 @@ def simulate(
     ] = [OWN],  # noqa: B006 - the program only reads it
     cluster: Cluster = None,
 ) -> None:
-    """What culling would have done by recorded evidence: who is stopped, hours saved, and who came back soon.
+    """Stops by an idle limit on recorded evidence. Hours saved, and users who returned soon after.
 
-    Bursar's own rules are played by the lab, as `bursar lab` does, with its likely hours; limits but these are those of the
-    settings. --like plays the rules of another culler on the same evidence: Kubeflow's, its fork of Open Data Hub,
-    jupyterhub-idle-culler, or Kubeflow Notebooks 2.0 (workspaces). Those give no warning, and know no gap.
+    Bursar's own rules run in the lab, as in `bursar lab`, with likely hours; all other limits are those of the settings. --like
+    applies the rules of another culler to the same evidence: Kubeflow's, its fork of Open Data Hub, jupyterhub-idle-culler, or
+    Kubeflow Notebooks 2.0 (workspaces). Those send no warning and ignore gaps in the evidence.
 
     \b
     bursar cull simulate --idle 30m --idle 2h --from 2026-11-01
@@ -307,9 +307,9 @@ def undo(
     author: Author = None,
     cluster: Cluster = None,
 ) -> None:
-    """Give back what a cull stopped, by the object's own means. An evicted pod is not made again.
+    """Start a culled notebook again. An evicted pod is not created again.
 
-    `bursar up` does it at its next tick, whatever culling's mode is, also while reactors are paused.
+    `bursar up` does it at its next tick, in each mode of culling, also while reactors are paused.
 
     \b
     bursar cull undo 3f2a1d0c9b11e47f6a5c0b6c7d3e7f21

@@ -43,11 +43,11 @@ def register(app: typer.Typer) -> None:
 
 
 def evictions(asked: CommandContext, most: Most = 100) -> None:
-    """The newest evictions: which pod, for which quota, why, on which numbers, and what became of it.
+    """The newest evictions: pod, quota, reason, numbers and result.
 
-    RESULT is shadow where evictions are only recorded, and `not yet` of a pod that has to go and is held back: MESSAGE says by
-    what, and until when. A refusal names the disruption budget that is in the way. `bursar why` takes
-    POD, DECISION (-o wide shows it, and the numbers), or the workload whose pod it was.
+    RESULT is `shadow` where evictions are only recorded. It is `not yet` for a pod whose eviction is due and delayed: MESSAGE
+    has the cause and the end of the delay. A refusal names the disruption budget. `bursar why` takes POD, DECISION (-o wide
+    shows it, and the numbers), or the workload of the pod.
 
     \b
     bursar evictions

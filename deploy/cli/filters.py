@@ -18,20 +18,22 @@ Team = Annotated[str | None, typer.Option("--team", help="Only this team.")]
 User = Annotated[str | None, typer.Option("--user", help="Only this user.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
 AllNamespaces = Annotated[
-    bool, typer.Option("--all-namespaces", "-A", help="All namespaces, as by default.")
+    bool, typer.Option("--all-namespaces", "-A", help="All namespaces (the default).")
 ]
 Workload = Annotated[
     str | None, typer.Option("--workload", metavar="KIND/NAME", help="Only this workload.")
 ]
-Node = Annotated[str | None, typer.Option("--node", help="Only what was on this node.")]
+Node = Annotated[str | None, typer.Option("--node", help="Only pods and cards of this node.")]
 Model = Annotated[str | None, typer.Option("--model", help="Only on nodes of this GPU model.")]
-Quota = Annotated[str | None, typer.Option("--quota", help="Only what counts in this quota.")]
+Quota = Annotated[str | None, typer.Option("--quota", help="Only workloads of this quota.")]
 Label = Annotated[
     list[str] | None,
-    typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only pods with this label; again."),
+    typer.Option(
+        "--label", "-l", metavar="KEY=VALUE", help="Only pods with this label; repeatable."
+    ),
 ]
 Sort = Annotated[
-    str | None, typer.Option("--sort", metavar="COLUMN", help="By this column, largest first.")
+    str | None, typer.Option("--sort", metavar="COLUMN", help="Sort by this column, largest first.")
 ]
 Top = Annotated[int | None, typer.Option("--top", min=1, metavar="N", help="Only the first N.")]
 

@@ -175,7 +175,7 @@ Config = Annotated[
 ]
 Output = Annotated[
     Format | None,
-    typer.Option("--output", "-o", help="How to write the answer.", rich_help_panel=_PANEL),
+    typer.Option("--output", "-o", help="Format of the answer.", rich_help_panel=_PANEL),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=_PANEL)]
 
@@ -190,14 +190,14 @@ COMMON: dict[str, Any] = {
 
 
 Watch = Annotated[
-    bool, typer.Option("--watch", "-w", help="Answer again every two seconds, until Ctrl-C.")
+    bool, typer.Option("--watch", "-w", help="Repeat every two seconds, until Ctrl-C.")
 ]
 At = Annotated[
     str | None,
     typer.Option(
         "--at",
         metavar="EVENT|TIME",
-        help="Answer as the ledger was after this event, or at this time: what was known then.",
+        help="Answer from the ledger as of this event or time.",
     ),
 ]
 Cluster = Annotated[
@@ -205,7 +205,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME",
-        help="Of this cluster, where the ledger or the hub has several.",
+        help="The cluster, where the ledger or the hub has several.",
     ),
 ]
 #: Between two answers of a watching command.

@@ -19,7 +19,7 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say, warn_of_names
 from deploy.cli.rendering.tables import Column, Row
-from deploy.cli.rendering.words import duration, moment
+from deploy.cli.rendering.words import duration, line_ahead, moment
 from deploy.errors import SettingsError
 from deploy.hints import hint
 from deploy.queries.quotas import only_cluster
@@ -34,9 +34,11 @@ _FIELDS = (
 )  # fmt: skip
 
 Named = Annotated[
-    str, typer.Argument(metavar="NAME", help="What waits: NAMESPACE/NAME, or its uid.")
+    str, typer.Argument(metavar="NAME", help="The waiting workload: NAMESPACE/NAME, or its uid.")
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.")]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="The reason, recorded in the history.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,14 +52,15 @@ def register(app: typer.Typer) -> None:
 def show(
     asked: CommandContext,
     quota: Annotated[
-        str | None, typer.Argument(metavar="QUOTA", help="Only this one's queue.")
+        str | None, typer.Argument(metavar="QUOTA", help="Only this quota's queue.")
     ] = None,
     cluster: Cluster = None,
 ) -> None:
-    """Who waits in which place, for how much of what, and until when at the latest.
+    """Waiting workloads: place, missing amounts, latest start.
 
-    PLACE – is nobody's turn: a person holds it, or its quota may not be used. WAITS FOR is what is missing now. STARTS BY takes
-    the deadline of everything that runs for its end; there is none where what runs has no deadlines. `bursar why` takes WORKLOAD.
+    PLACE is – where a person holds the workload, or its quota may not be used. WAITS FOR is the missing amount now, or the
+    workloads ahead. STARTS BY is the latest start by the deadlines of running workloads; it is – where they have none. `bursar
+    why` takes WORKLOAD.
 
     \b
     bursar queue show
@@ -79,7 +82,7 @@ def show(
         if quota in (None, place)
     ]
     notes = footer(stands.sequence, stands.moment_s(name))
-    notes += ["how it came to that: " + hint("why WORKLOAD")] if rows else []
+    notes += ["history of one workload: " + hint("why WORKLOAD")] if rows else []
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
@@ -90,14 +93,14 @@ def move(
         int | None,
         typer.Option(
             "--priority", min=-MOST_PRIORITY, max=MOST_PRIORITY,
-            help="Counts instead of its priority class; without it, its class counts again.",
+            help="Replaces the priority of its class; without this option the class counts again.",
         ),
     ] = None,
     reason: Reason = "",
     author: Author = None,
     cluster: Cluster = None,
 ) -> None:  # fmt: skip
-    """Give what waits another place, by a priority that counts in the queue only.
+    """Change a waiting workload's place. The priority counts in the queue only.
 
     \b
     bursar queue move vision/train-7 --priority 1000 --reason "deadline of the paper"
@@ -112,7 +115,7 @@ def hold(
     author: Author = None,
     cluster: Cluster = None,
 ) -> None:
-    """Keep what waits from starting, until `bursar queue release`. Nobody waits for it meanwhile.
+    """Keep a waiting workload from starting. Later workloads may start before it. `bursar queue release` ends it.
 
     \b
     bursar queue hold vision/train-7
@@ -127,7 +130,7 @@ def release(
     author: Author = None,
     cluster: Cluster = None,
 ) -> None:
-    """Let what was held by `bursar queue hold` come in its turn again.
+    """End a `bursar queue hold`. The workload may start again.
 
     \b
     bursar queue release vision/train-7
@@ -176,7 +179,7 @@ def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:
     if len(found) > 1:
         every = ", ".join(f"{row.kind} {row.uid}" for row in found)
         raise SettingsError(
-            f"several wait under the name {name[:80]!r}, name one by its uid: {every}"
+            f"{len(found)} waiting workloads have the name {name[:80]!r}; give a uid: {every}"
         )
     return str(found[0].uid)
 
@@ -209,8 +212,12 @@ def _waits_for(row: Row) -> Cell:
         f"{key_text(d['key'], d['used'] + d['asked'] - d['limit'])} of {d['key']}"
         for d in row["deficits"]
     ]
-    turn = "its turn" if row["reason"] in ("fits", "fewer") else row["reason"]
-    return Cell(", ".join(missing) or turn, "words")
+    return Cell(", ".join(missing) or _wait(row), "words")
+
+
+def _wait(row: Row) -> str:
+    fits = row["reason"] in ("fits", "fewer")
+    return line_ahead(row["place"]) if fits and row["place"] else str(row["reason"])
 
 
 _COLUMNS = (

@@ -12,9 +12,13 @@ from deploy.cli.rendering.output import say, warn_of_names
 
 Author = Annotated[
     str | None,
-    typer.Option("--author", metavar="NAME", help="Who orders it; by default, who you are here."),
+    typer.Option(
+        "--author", metavar="NAME", help="The author on record; by default your user name."
+    ),
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the history.")]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="The reason, recorded in the history.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pause(asked: CommandContext, reason: Reason = "", author: Author = None) -> None:
-    """Stop every reactor at once: nothing is decided and nothing is done until `bursar resume`. Asks and quotas go on.
+    """Stop all reactors: no decisions, no actions. Probes and quotas continue. `bursar resume` ends the pause.
 
     \b
     bursar pause --reason "the API server is being restored"
@@ -33,7 +37,7 @@ def pause(asked: CommandContext, reason: Reason = "", author: Author = None) -> 
 
 
 def resume(asked: CommandContext, reason: Reason = "", author: Author = None) -> None:
-    """Let the reactors go on. What was decided before the pause is too old by then and is decided again.
+    """Start paused reactors again. Decisions from before the pause are decided again.
 
     \b
     bursar resume

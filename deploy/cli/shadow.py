@@ -41,25 +41,27 @@ def agreement(
     asked: CommandContext,
     reactor: Annotated[
         str | None,
-        typer.Argument(metavar="[REACTOR]", help="Only this one; ends with 6 unless it is go."),
+        typer.Argument(
+            metavar="[REACTOR]", help="Only this reactor; exit code 6 unless its verdict is go."
+        ),
     ] = None,
     start: times.From = None,
     days: Annotated[
-        int, typer.Option("--days", min=0, help="Days of shadow decisions that go needs.")
+        int, typer.Option("--days", min=0, help="Days of shadow decisions needed for go.")
     ] = 7,
     against: Annotated[
         float,
-        typer.Option("--against", min=0, max=100, help="Per cent against at which it is no-go."),
+        typer.Option("--against", min=0, max=100, help="Highest percentage of DISAGREED for go."),
     ] = 5.0,
     tz: times.Zone = "UTC",
     cluster: Cluster = None,
 ) -> None:
-    """Go or no-go: what each reactor decided in shadow, and what whatever is installed, or people, did instead.
+    """Go or no-go for each reactor, by its shadow decisions. They are compared with what actually happened.
 
-    AGREED: others did the same within an hour. ALONE: nobody else did, and nobody was hit. AGAINST: somebody would have been
-    hit: a notebook was used again within an hour, a pod that was to be evicted ran on, a pod is on a node that was refused,
-    what was refused came and ran. Hours are those that the pods held from the decision on. GO: decisions of --days days, of which
-    no more than --against per cent are against.
+    AGREED: the same happened within an hour. UNMATCHED: it did not happen, and no user would have been harmed. DISAGREED: the
+    decision would have harmed a user. Examples: a notebook was used again within an hour, a pod to be evicted ran on, a pod
+    runs on a refused node, a refused workload came and ran. OPEN: the outcome is not known yet. Hours are those that the pods
+    held after the decision. GO: at least --days days of decisions, and at most --against percent of them in DISAGREED.
 
     \b
     bursar agreement
@@ -132,15 +134,15 @@ def _verdict(row: dict[str, Any], days: int, against: float) -> dict[str, str]:
     if not known:
         return {
             "verdict": "no-go",
-            "why": "nothing was decided in shadow of which the end is known",
+            "why": "no shadow decision with a known outcome",
         }
     lasted = (row["until_s"] - row["since_s"]) / _DAY
     share = 100 * row["against"] / known
-    text = f"{row['against']:,} of {known:,} against ({share:.1f} %), in {lasted:.1f} days"
+    text = f"{row['against']:,} of {known:,} disagreed ({share:.1f} %) in {lasted:.1f} days"
     if share > against:
-        return {"verdict": "no-go", "why": f"{text}; {against:g} % is the most"}
+        return {"verdict": "no-go", "why": f"{text}; at most {against:g} % is allowed"}
     if lasted < days:
-        return {"verdict": "no-go", "why": f"{text}; decisions of {days} days are needed"}
+        return {"verdict": "no-go", "why": f"{text}; {days} days of decisions are needed"}
     return {"verdict": "go", "why": text}
 
 
@@ -158,8 +160,8 @@ _COLUMNS = (
     Column("REASON", lambda row: row["reason"] or Cell("all", "words")),
     count("DECIDED", "decided"),
     count("AGREED", "agreed"),
-    count("ALONE", "alone"),
-    count("AGAINST", "against"),
+    count("UNMATCHED", "alone"),
+    count("DISAGREED", "against"),
     count("OPEN", "open", drop=2),
     _hours("gpu_milli_s", "GPU-HOURS", 1),
     _hours("cpu_milli_s", "CORE-HOURS", 2),

@@ -74,7 +74,7 @@ def status(
     live: Annotated[bool, typer.Option("--live", help="Also fail when no bus is running.")] = False,
     most: Annotated[int, typer.Option("--max-lag", help="Most events that may wait.")] = 10_000,
 ) -> None:
-    """How far the ledger is, what is parked, and how safe the bus is. Exit code 0 when all is well, 7 when not.
+    """Health of Bursar: ledger, bus, sources, parked events. Exit code 0 when healthy, else 7.
 
     \b
     bursar status

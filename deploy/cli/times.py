@@ -21,7 +21,7 @@ From = Annotated[
 ]
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help="End of the period, itself not in it; as --from."),
+    typer.Option("--to", metavar="TIME", help="End of the period, exclusive; written as --from."),
 ]
 AsOf = Annotated[
     str | None,

@@ -29,10 +29,10 @@ def register(app: typer.Typer) -> None:
 
 
 def watch(asked: CommandContext) -> None:
-    """Follow the cluster, and do nothing else: one part of `bursar up`, in a process of its own.
+    """Follow the cluster, and publish its events. One part of `bursar up`, in a process of its own.
 
-    Any number of them may run: two lose nothing and double nothing. The bus and the ledger are servers of your own, and
-    `bursar ledger` writes the ledger.
+    Any number of them may run; they lose and double nothing. The bus and the ledger are servers of your own, and `bursar
+    ledger` writes the ledger.
 
     \b
     bursar watch --bus nats://nats:4222 --ledger postgresql://bursar@db/bursar
@@ -43,9 +43,9 @@ def watch(asked: CommandContext) -> None:
 
 
 def ledger(asked: CommandContext) -> None:
-    """Write the ledger, and do nothing else: one part of `bursar up`, in a process of its own.
+    """Write the ledger from the bus. One part of `bursar up`, in a process of its own.
 
-    It needs no cluster. One writes; a second one is in reserve, and goes on when the first has ended.
+    It needs no cluster. One process writes; a second one waits in reserve, and continues when the first ends.
 
     \b
     bursar ledger --bus nats://nats:4222 --ledger postgresql://bursar@db/bursar
@@ -56,10 +56,10 @@ def ledger(asked: CommandContext) -> None:
 
 
 def act(asked: CommandContext) -> None:
-    """Keep the quotas, decide and act: `bursar up` without following the cluster and writing the ledger.
+    """Enforce quotas, decide and act. `bursar up` without following the cluster and writing the ledger.
 
-    One acts; a second one is in reserve, and goes on when the first has ended. One that lost its turn while it was paused or
-    cut off writes nothing more to the cluster, and ends.
+    One process acts; a second one waits in reserve, and continues when the first ends. A process that lost its turn while it
+    was paused or cut off ends without another write to the cluster.
 
     \b
     bursar act --bus nats://nats:4222 --ledger postgresql://bursar@db/bursar

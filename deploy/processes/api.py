@@ -19,11 +19,11 @@ def register(app: typer.Typer) -> None:
 
 
 def api(asked: CommandContext) -> None:
-    """Answer questions to the ledger over HTTPS, for `kubectl bursar` and other programs. It reads, and changes nothing.
+    """Answer questions over HTTPS, for `kubectl bursar`. It reads, and changes nothing.
 
-    Who asks shows a token that was made for `bursar-api`; the API server says whose it is, and whether RBAC lets its owner
-    `get` the question in the group `questions.bursar.io`. Each answer is worked out in a process of its own with limits of
-    time and memory, and says the event that it is as of.
+    Callers show a token for the audience `bursar-api`. TokenReview checks it, and SubjectAccessReview whether its owner may
+    `get` the question in the group `questions.bursar.io`. Each answer is computed in a process of its own with limits of time
+    and memory, and names its newest event.
 
     \b
     bursar api --ledger postgresql://reader@db/bursar

@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def hub(asked: CommandContext) -> None:
-    """Write the ledgers of many clusters, each from a mirror of its history on a NATS of the hub. It reads clusters, and no more.
+    """Write the ledgers of many clusters. It reads mirrors of their histories on a NATS of the hub, and changes no cluster.
 
     \b
     BURSAR_HUB__CLUSTERS='{"prod": "prod-domain"}' bursar hub --bus nats://nats:4222 --data /data/hub
@@ -63,7 +63,7 @@ def hub(asked: CommandContext) -> None:
 
 
 def clusters(asked: CommandContext) -> None:
-    """Every cluster of a hub: up to which event it is known, and whether its link is up. Exit code 7 where one is not."""
+    """Clusters of a hub: the newest event and the link of each. Exit code 7 unless all links are up."""
     linked = links(asked.place)
     rows: list[dict[str, Any]] = []
     for place in places(asked.place):

@@ -43,10 +43,10 @@ def up(
         bool, typer.Option("--recording", help="Play the bundled recording, also beside a cluster.")
     ] = False,
 ) -> None:
-    """Follow the cluster there is and write its ledger: bus, sources and ledger in one process.
+    """Follow the cluster and write its ledger. Bus, sources and ledger are one process.
 
-    The cluster is that of your kubeconfig, or of the pod this runs in. Where there is none, a recorded day of a
-    small cluster is played the same way. Ctrl-C or SIGTERM ends it; the next start goes on from there.
+    The cluster is that of your kubeconfig, or of the pod of this process. Without a cluster it plays a recorded day of a small
+    one. Ctrl-C or SIGTERM ends it; the next start continues from there.
 
     \b
     bursar up

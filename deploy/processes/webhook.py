@@ -21,11 +21,11 @@ def register(app: typer.Typer) -> None:
 
 
 def webhook(asked: CommandContext) -> None:
-    """Answer admission reviews in one more process, beside the one that `bursar up` runs.
+    """Answer admission reviews in another process. It runs beside `bursar up`.
 
-    Any number of them may run: what they decide stands in one history, and each decision on all before it. They need the
-    bus, and no ledger: where they find it, and the key that signs its heads, they begin with its newest snapshot and do not
-    read the whole history. `bursar up` keeps the quotas and registers the webhook with the API server. All of them serve one
+    Any number of them may run: all decisions are in one history, and each knows all earlier ones. They need the bus, and no
+    ledger. With access to the ledger, and the key that signs its heads, they start from its newest snapshot instead of the
+    whole history. `bursar up` writes the quotas' status and registers the webhook with the API server. All of them serve one
     certificate: give it (BURSAR_ADMISSION__CERTIFICATE, …__KEY), or let them share a data folder.
 
     \b

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -92,9 +92,10 @@ class Recording:
         return self._recorded[-1].policy if self._recorded else CullingPolicy()
 
     def tried(
-        self, policies: Sequence[tuple[CullingPolicy, Mode]], rules: Sequence[Rule] = RULES
-    ) -> list[Tried]:
-        """Policies on the recording, each in a mode, in one reading of it."""
+        self, policies: Sequence[tuple[CullingPolicy, Mode]], rules: Sequence[Rule] = RULES,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> list[Tried]:  # fmt: skip
+        """Policies on the recording, each in a mode, in one reading of it. ``progress`` gets the events read, and all."""
         select, cluster = self._select, self._cluster
         # The probes of the recording limit the check period.
         seconds = max((one.policy.check_period_seconds for one in self._recorded), default=1)
@@ -113,6 +114,7 @@ class Recording:
         after, until = self._first, self._last
         for part in archived(select, cluster, lab.reads, after=after, until=until, apart=False):
             lab.play(part)
+            progress(part[-1].sequence - after, until - after)
         modes = tuple(dict.fromkeys(one.mode for one in self._recorded))
         return [
             Tried(played, policy, modes)

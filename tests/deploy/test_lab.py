@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from contextlib import contextmanager
 from xml.etree import ElementTree
 
 import pytest
@@ -122,6 +123,36 @@ def test_suggest_shows_the_grid_and_which_policies_no_other_one_beats(capsys, da
     assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
     assert bursar("lab", *asks, *(w for n in range(99) for w in ("--idle", f"{n}m"))) == Exit.USAGE
     assert "more than 60" in capsys.readouterr().err
+
+
+def test_suggest_reports_its_progress_through_the_period(monkeypatch, data, strict):
+    """Each reading of the period ends at its last event."""
+    steps = []
+
+    @contextmanager
+    def bar(text):
+        yield lambda done, of: steps.append((text, done, of))
+
+    monkeypatch.setattr("deploy.cli.lab.suggest.bar", bar)
+    asked = (
+        "--data",
+        data,
+        "--cluster",
+        "c",
+        "--idle",
+        "10m",
+        "--warning",
+        "5m",
+        "--policy",
+        strict,
+    )
+    assert bursar("lab", "suggest", *asked) == 0
+
+    readings = dict.fromkeys(text for text, _, _ in steps)
+    assert len(readings) == 2
+    for reading in readings:
+        mine = [(done, of) for text, done, of in steps if text == reading]
+        assert mine == sorted(mine) and 0 < mine[-1][0] <= mine[-1][1]
 
 
 def test_several_policies_are_compared_in_one_table(capsys, data, strict, tmp_path):

@@ -43,7 +43,7 @@ def test_people_read_what_is_missing(capsys, data):
     lines = capsys.readouterr().out.splitlines()
 
     assert "1 of limits.cpu" in next(line for line in lines if "ns/next" in line)
-    assert "its turn" in next(line for line in lines if "ns/late" in line)
+    assert "2 workloads ahead" in next(line for line in lines if "ns/late" in line)
     assert "held" in next(line for line in lines if "ns/kept" in line)
 
 

@@ -46,13 +46,16 @@ def test_a_notebook_that_was_used_again_speaks_against_and_one_that_its_owner_en
     # Ann was back; whatever she was stopped for once more, and Bob's, nobody used again.
     assert found[3] == 1 and found[1] == 1 and found[2] >= 1
     all_ = next(r for r in rows if r["reactor"] == "culling" and r["reason"] is None)
-    assert all_["verdict"] == "no-go" and "is the most" in all_["why"]
+    assert all_["verdict"] == "no-go" and "is allowed" in all_["why"]
     assert all_["gpu_milli_s"] > all_["gpu_milli_s_against"] > 0
 
 
 def test_go_needs_days_and_few_against(capsys, culled):
     lenient = ("culling", "--against", "60")
-    assert "days are needed" in told(capsys, culled, *lenient, code=Exit.DIFFERENT)[-1]["why"]
+    assert (
+        "days of decisions are needed"
+        in told(capsys, culled, *lenient, code=Exit.DIFFERENT)[-1]["why"]
+    )
     assert told(capsys, culled, *lenient, "--days", "0")[-1]["verdict"] == "go"
     assert bursar("agreement", "nobody", "--data", culled) == Exit.USAGE
     assert "is none of admission" in capsys.readouterr().err
@@ -62,7 +65,7 @@ def test_a_page_says_of_each_reactor_go_or_why_not(capsys, culled):
     assert bursar("agreement", "--data", culled) == 0
     out = capsys.readouterr().out
 
-    assert "evictions: no-go: nothing was decided in shadow" in out
+    assert "evictions: no-go: no shadow decision with a known outcome" in out
     assert [line.split()[0] for line in out.splitlines() if " all " in line] == [
         "admission", "culling", "evictions", "jobs", "scheduling",
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from typer.main import get_group
 import deploy
 from deploy.cli.program import commands
 from deploy.cli.program.lazy import Lazy
-from deploy.cli.program.program import program
+from deploy.cli.program.program import program, run_command
 from deploy.errors import SettingsError
 from deploy.settings.load import load
 from deploy.settings.place import FIELDS, OTHERS, _usual, place, place_of
@@ -140,6 +140,15 @@ def test_what_the_list_of_commands_says_is_what_the_command_says(path):
 
     first = command.help.replace("\f", "").split("\n\n")[0]
     assert " ".join(first.split()).startswith(entry.help.rstrip("."))
+
+
+@pytest.mark.parametrize("name", ["", *(n for n, e in commands.COMMANDS.items() if hasattr(e, "commands"))])  # fmt: skip
+def test_no_text_of_the_list_of_commands_is_cut_at_80_columns(capsys, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run_command([*name.split(), "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2].partition("Exit codes")[0]
+
+    assert listed and "..." not in listed
 
 
 def test_every_command_that_is_declared_is_in_the_list():

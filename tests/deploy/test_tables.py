@@ -142,6 +142,28 @@ def test_every_table_of_long_names_fits_the_terminal_with_its_words_whole(
     assert not re.search(r"\b(unsch|Node[A-Z]?\w*)…|limits\.\w*…\w*:", text), text
 
 
+def test_different_names_of_a_column_stay_different_when_shortened():
+    keys = [f"limits.dra/{part}.nvidia.com" for part in ("gpu", "mig-1g", "mig-7g")]
+    first = Texts("KEY", [Cell(key) for key in keys])
+    other = Texts("USED", [Cell("x" * 40, "fixed")], drop=1)
+
+    for room in (26, 30, 66, 68, 90):
+        width, rest = widths([first, other], room, 2)
+        assert len({cut(key, width) for key in keys}) == 3, room
+        assert (rest == 40) == (room >= 68)
+    # Without room for distinct names they are shortened as far as needed, and equal names are one.
+    assert widths([first], 18, 2) == [18]
+    assert widths([Texts("NAME", [Cell("a" * 40)] * 2)], 20, 2) == [20]
+
+
+def test_keys_of_settings_are_whole_on_a_terminal():
+    lines = on_terminal(80, "config", "show")
+
+    assert all(length(line) <= 80 for line in lines), lines
+    assert any(line.startswith("admission.allow_unauthenticated ") for line in lines)
+    assert not any("…" in line.split()[0] for line in lines)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("asked", SINGLES, ids=" ".join)
 def test_what_is_told_name_by_name_fits_but_for_a_name_that_is_longer(folders, asked, width):

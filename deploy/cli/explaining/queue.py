@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bus.clock import SECOND_US, format_stamp
 from bus.events.admissions import AdmissionReleased, Deficit
-from deploy.cli.rendering.words import duration
+from deploy.cli.rendering.words import duration, line_ahead
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
 
@@ -116,7 +116,7 @@ def _held(turn: WaitStep) -> list[str]:
         return ["it has stopped, and is to wait again"]
     created = f"created suspended at {format_stamp(turn.created_us)}"
     has_room = turn.answer.verdict == "admitted"
-    room = ["there is room: it waits for its turn"] if has_room else []
+    room = [f"the quota has room; it waits for {line_ahead(turn.place)}"] if has_room else []
     return [created, _place(turn.place), *map(missing, turn.answer.deficits), *room]
 
 
@@ -126,7 +126,8 @@ def _now(one: Outlook, about: str, now_us: int) -> dict[str, Any]:
     starts = f"starts by {format_stamp(one.starts_us)}" if one.starts_us is not None else ""
     since = f"for {duration(waited_s)}" if waited_s else ""
     numbers = [since, _place(one.place), *map(missing, answer.deficits), starts]
-    turn = "its turn" if answer.verdict == "admitted" else answer.reason
+    fits = answer.verdict == "admitted" and one.place
+    turn = line_ahead(one.place) if fits else answer.reason
     return {
         "sequence": None, "time": format_stamp(now_us), "step": "waits", "about": about,
         "quota": answer.quota, "reason": "held by a person" if waiting.is_stopped else turn,

@@ -76,15 +76,14 @@ def why(
     ],
     cluster: Cluster = None,
 ) -> None:
-    """What was decided and why, with the numbers of each decision, and what followed: asked, decided, seen, given back.
+    """Decisions about a workload, pod or quota, with reasons.
 
-    What is due and not done yet comes last, with what holds it and until when.
-    Of a pod that Bursar placed: its node, the best nodes, how many each plugin refused, what became of it. Of a pod that waits for
-    a node: the same of its last try, what would place it, and when it is tried again.
-    Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
-    Of a pod that others ended: who did, as its condition DisruptionTarget says.
-    Of a pod without any decision: when it was created, bound and ended, and how long it waited and held its request.
-    SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
+    Each line is one step: asked, decided, observed, released. A due step that has not happened comes last, with its obstacle. A
+    pod that Bursar placed: its node, the best nodes, the refusals of each plugin, and the result. A pod that waits for a node:
+    its last attempt, a change that would place it, and its next attempt. A queued workload: the numbers that held it, its
+    moves, and the cause of its release. A workload with pods: its evicted pods. A pod that another program ended: the program
+    that its condition DisruptionTarget names. A pod without decisions: its times of creation, binding and end. SEQUENCE is the
+    step's event in the history (`bursar events`). BASED ON (-o wide) is the newest event behind the decision.
 
     \b
     bursar why vision/train-7

@@ -33,10 +33,10 @@ def backup(
         ),
     ] = False,
 ) -> None:
-    """Keep the whole history elsewhere, also while `bursar up` runs. Again: what came since is added.
+    """Back up the whole history, also while `bursar up` runs. Repeat it to add new events.
 
-    Rows are not in it, as they follow from the history. A backup that is broken off is the one before it. A bucket is reached
-    as the AWS tools reach it (AWS_PROFILE, AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and so on; `pip install 'bursar[s3]'`).
+    Rows are left out: they follow from the history. An interrupted backup leaves the previous one intact. A bucket is reached
+    as by the AWS tools (AWS_PROFILE, AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and so on; `pip install 'bursar[s3]'`).
 
     \b
     bursar backup /mnt/elsewhere/bursar
@@ -69,10 +69,10 @@ def restore(
         ),
     ] = False,
 ) -> None:
-    """Make a ledger from a backup: every file is checked, every row folded anew. What was broken off goes on.
+    """Restore a ledger from a backup. Every file is checked, every row computed again.
 
-    The ledger must be empty. With --at it is as it was after that event. `bursar recover` then gives an empty bus the history,
-    or takes from the old one what came after the backup.
+    The ledger must be empty, or an interrupted restore, which continues. With --at it ends with that event. `bursar recover`
+    then publishes the history to an empty bus, or takes from the old bus the events after the backup.
 
     \b
     bursar restore /mnt/elsewhere/bursar --data /var/lib/bursar

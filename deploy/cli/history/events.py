@@ -76,7 +76,7 @@ def export(
         bool, typer.Option("--force", help="Write over files that are there.")
     ] = False,
 ) -> None:
-    """Write the history to files that `bursar import events` reads, or the held segments as Parquet.
+    """Write the history to files for `bursar import events`. FILE.parquet gets the held segments.
 
     \b
     bursar export history.ndjson.zst
@@ -107,7 +107,7 @@ def events(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most events, the newest.")] = 100,
 ) -> None:
-    """What was published: the newest events, the history of one thing, or the vocabulary.
+    """Published events: the newest, or those of one key. Also all event types.
 
     \b
     bursar events --key 0b6c7d3e-…
@@ -195,7 +195,7 @@ def sql(
         float, typer.Option("--timeout", min=0.1, max=300, help="Longest time, seconds.")
     ] = 5.0,
 ) -> None:
-    """Ask the ledger in SQL, read-only. The views v1_* are stable; see docs/views.md.
+    """Query the ledger in SQL, read-only. The views v1_* are stable; see docs/views.md.
 
     \b
     bursar sql "SELECT team, sum(gpu_hours) FROM v1_usage_by_day GROUP BY team"

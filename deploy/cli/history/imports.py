@@ -53,7 +53,7 @@ def trace(
         str, typer.Option("--epoch", metavar="TIME", help="When the trace's second 0 was.")
     ] = "1970-01-01T00:00:00Z",
 ) -> None:
-    """Play the GPU cluster trace openb (8,152 pods) as if it were watched.
+    """Play the GPU cluster trace openb (8,152 pods) as if observed.
 
     Example: bursar import openb traces/openb --data /tmp/openb
     """
@@ -90,10 +90,10 @@ def recorded(
         ),
     ] = False,
 ) -> None:
-    """Import events in the documented envelope, as `bursar export` writes them.
+    """Import events that `bursar export` wrote.
 
-    Only what was observed is taken, unless asked otherwise: a file that pauses reactors, changes their policies or credits a
-    budget would be obeyed like your own word. Where it came from is written into the history (`history.imported`).
+    By default only observations are imported. Pauses, policies and credits in a file take effect like your own commands, so
+    they need --all. The history records the source of the events (`history.imported`).
 
     \b
     bursar import events observed.ndjson.zst

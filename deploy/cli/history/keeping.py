@@ -72,7 +72,7 @@ def replay(
         bool, typer.Option("--swap", help="Put the rebuilt rows in place; end `bursar up` first.")
     ] = False,
 ) -> None:
-    """Rebuild every row from the archive beside the live ones, and compare. Exit code 6 where they differ.
+    """Compute all rows again from the history, and compare. Exit code 6 where they differ.
 
     \b
     bursar replay                  does the ledger follow from its history, to the last column?
@@ -178,12 +178,12 @@ def verify(
         ),
     ] = False,
 ) -> None:
-    """Recompute the hash chain of all events and hold it against checkpoint and signed heads, and the views against this program's.
+    """Check hash chain, signed heads, snapshots and views.
 
-    Who can write the ledger can forge all of it, and sign with the key beside it. So the answer says whether something from
-    outside vouches for the history, and up to which event: a copy of heads.jsonl, or the public key, which is worth as much
-    as the private one is safe. Exit code 6 on a finding, else 0. With --require-anchor, --heads or --key: 10 where nothing
-    from outside vouches for it.
+    A person with write access to the ledger can forge all of it, and sign with the key beside it. So the answer reports the
+    newest event that something outside of the data folder vouches for: a copy of heads.jsonl, or the public key, which is worth
+    as much as the private one is safe. Exit code 6 on a finding, else 0. With --require-anchor, --heads or --key: 10 without an
+    anchor outside.
 
     \b
     bursar verify --heads /mnt/elsewhere/heads.jsonl
@@ -310,11 +310,11 @@ def recover(
         bool, typer.Option("--yes", help="Also make the stream anew where it holds other events.")
     ] = False,
 ) -> None:
-    """Bring bus and ledger together after one of them lost something. Nothing acknowledged is given up.
+    """Repair bus and ledger after one of them lost data. Acknowledged events are kept.
 
-    End `bursar up` first. What the stream lost comes back from the archive, what the ledger never saw is folded. A stream
-    with other events than the archive, or with holes, is made anew only with --yes; the embedded bus keeps its old store
-    beside. `lost` counts events that the bus lost before the ledger saw them.
+    End `bursar up` first. Events that the stream lost are published again from the archive. Events that the ledger missed are
+    folded. A stream with other events than the archive, or with holes, is created again only with --yes; the embedded bus keeps
+    its old store beside. `lost` counts events that the bus lost before the ledger read them.
 
     \b
     bursar recover
@@ -334,7 +334,7 @@ def recover(
 
 
 def parked_list(asked: CommandContext) -> None:
-    """Every parked event and why it was parked.
+    """Parked events, each with its reason.
 
     Example: bursar parked list
     """
@@ -371,7 +371,7 @@ def parked_show(
 
 
 def parked_redrive(asked: CommandContext) -> None:
-    """Fold parked events once more, after a fix: each at its own place in the history. End `bursar up` first.
+    """Fold parked events again, after a fix. Each keeps its place in the history. End `bursar up` first.
 
     Example: bursar parked redrive
     """

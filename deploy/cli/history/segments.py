@@ -31,9 +31,9 @@ def register(app: typer.Typer) -> None:
 
 
 def segments(asked: CommandContext) -> None:
-    """The sealed segments: which events each holds, whether the table has them too, and whether its file is there.
+    """Sealed segments: events, file, and copies in the table.
 
-    `bursar verify` reads them and says whether they are what they were.
+    `bursar verify` checks their contents.
 
     Example: bursar history segments
     """
@@ -57,7 +57,7 @@ def segments(asked: CommandContext) -> None:
 def seal(
     asked: CommandContext,
 ) -> None:
-    """Seal what came since the last segment, in segments of `history.segment_events`. `bursar up` does so by itself.
+    """Seal the events since the last segment. Each segment has `history.segment_events`. `bursar up` does so by itself.
 
     Example: bursar history seal
     """
@@ -80,10 +80,10 @@ def trim(
         int, typer.Option("--keep-days", min=1, max=36_500, help="Days that stay in the table.")
     ],
 ) -> None:
-    """Take out of the ledger's table what sealed segments hold, after each was read and checked. End `bursar up` first.
+    """Delete events of checked segments from the ledger's table. End `bursar up` first.
 
-    Questions read segments and table as one history, so the segments must be kept: copy them elsewhere. `history.keep` lets
-    `bursar up` do so by itself.
+    Questions read segments and table as one history, so keep the segments, and copies of them elsewhere. With `history.keep`
+    `bursar up` trims by itself.
 
     Example: bursar history trim --keep-days 90
     """

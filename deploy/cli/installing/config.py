@@ -12,7 +12,7 @@ from deploy.cli.rendering.layout import Cell
 
 _FIELDS = ("key", "value", "from", "variable", "default", "unit")
 _COLUMNS = (
-    field("KEY"),
+    field("KEY", show=lambda value: Cell(value, "fixed")),
     field("VALUE", show=lambda value: Cell(value) if value != "" else None),
     field("UNIT", drop=2),
     field("FROM", show=lambda value: Cell(value, "words")),
@@ -35,9 +35,9 @@ def show(
         bool, typer.Option("--changed", help="Only what is not as by default.")
     ] = False,
 ) -> None:
-    """Every setting in force, and where it comes from: an option, a variable, a line of the file, or the default.
+    """Settings in force, each with its source. A source is an option, a variable, a line of the file, or the default.
 
-    Secrets are not shown. What each key means: docs/settings.md.
+    Secrets are not shown. All keys: docs/settings.md.
 
     \b
     bursar config show --changed

@@ -102,10 +102,10 @@ def manifests(
         ),
     ] = False,
 ) -> None:
-    """Print what runs Bursar in a cluster, for `kubectl apply -f -`.
+    """Print manifests of Bursar for `kubectl apply -f -`.
 
-    Without options it is one pod that reads and changes nothing. Each mode and each --act brings the rights that it needs and
-    no others; `bursar install --dry-run` says what each is for. What each writes to the cluster, and which Secrets it needs:
+    Without options they are one pod that reads and changes nothing. Each mode and each --act adds the rights that it needs and
+    no others; `bursar install --dry-run` explains each. What each writes to the cluster, and the Secrets it needs:
     docs/install.md.
 
     \b
@@ -197,12 +197,11 @@ def install(
     api: ApiOption = False,
     image: ImageOption = "",
 ) -> None:
-    """What would an installation change in this cluster, and what is each right for? Nothing is changed.
+    """Preview an installation: changes and rights. It changes nothing.
 
-    Each object is applied by a dry run of the API server, with your rights, so its checks are made, except of what goes into a
-    namespace that is not there yet. What a step back takes away is not shown. -o wide shows the
-    fields that would change, and what each role grants. Ends with code 1 where the server refuses something. What
-    installs is `bursar manifests | kubectl apply -f -`.
+    The API server checks each object in a dry run with your rights, except objects of a namespace that does not exist yet.
+    Objects that a smaller installation would no longer need are not shown. -o wide shows the changed fields and the rights of
+    each role. Exit code 1 where the server refuses an object. To install: `bursar manifests | kubectl apply -f -`.
 
     \b
     bursar install --dry-run

@@ -56,12 +56,12 @@ def hours(
         str | None, typer.Option("--namespace", "-n", help="Jobs of one namespace.")
     ] = None,
 ) -> None:
-    """Core- and GPU-hours of training jobs, and how much of them restarts lost.
+    """Hours of training jobs, and hours that restarts lost.
 
-    RESTARTS counts pods in whose place another was made; LOST is what those had held, as their work began again. By cause:
-    `exit CODE`, `node lost`, `evicted`, `deleted`, … Sums of `v1_attempts`.
-    By node also how many pods (FAILED) and jobs (FAILED-JOBS of JOBS) failed there in the last 30 days, in percent (RATE), and as
-    many times as on the other nodes (TIMES). A node whose jobs fail more than chance explains stands first, and is named below.
+    RESTARTS counts pods that were replaced. LOST is what those pods had held, as their work began again. Causes: `exit CODE`,
+    `node lost`, `evicted`, `deleted`, … The figures are sums of `v1_attempts`. --by node counts the failed pods (FAILED) and
+    failed jobs (FAILED-JOBS of JOBS) of the last 30 days, in percent (RATE), and compares them with the other nodes (TIMES). A
+    node whose jobs fail more often than by chance comes first; a line below names it.
 
     \b
     bursar jobs hours

@@ -48,11 +48,11 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(asked: CommandContext, cluster: Cluster = None) -> None:
-    """Every training job: its state, its pods, and which steps are due.
+    """Training jobs: state, pods and due steps.
 
-    RUN-BY: `bursar` where Bursar runs the job, else whom the job names, or the operator.
-    DUE: the steps that the rules in force make of what is known now; `none`, or why nothing is looked at. REPLACED: failed
-    pods that were deleted to be made again. `bursar why NAMESPACE/NAME` has the steps that were decided.
+    RUN-BY is `bursar` where Bursar runs the job, else the manager that the job names, or the operator. DUE lists the next steps
+    by the rules in force, `none`, or the reason why the job is skipped. REPLACED counts failed pods that were deleted to be
+    created again. `bursar why NAMESPACE/NAME` has the decided steps.
 
     \b
     bursar jobs list
@@ -80,7 +80,7 @@ def show(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job: NAMESPACE/NAME, or its uid.")],
     cluster: Cluster = None,
 ) -> None:
-    """One job, pod by pod: what is due, and the labels and variables by which its pods find each other.
+    """One job, pod by pod: due steps, labels and variables.
 
     \b
     bursar jobs show vision/train
@@ -120,10 +120,10 @@ def agreement(
     ] = False,
     cluster: Cluster = None,
 ) -> None:
-    """How often the steps that were decided in shadow are those that the operator took.
+    """Steps decided in shadow, compared with the operator's.
 
-    AGREED: the cluster showed a step after it was decided. MISSED: it did not within five minutes. UNFORESEEN: it showed a step
-    that was not decided, as while Bursar was away or held back.
+    AGREED: the cluster showed the step after its decision. MISSED: it did not within five minutes. UNFORESEEN: the cluster
+    showed a step without a decision, for example while Bursar was away or held back.
 
     \b
     bursar jobs agreement

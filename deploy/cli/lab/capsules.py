@@ -63,9 +63,9 @@ def export(
     ] = False,
     cluster: Cluster = None,
 ) -> None:
-    """Write a capsule: a slice of history, a policy, and the decisions that follow. It needs no ledger and no cluster to run.
+    """Write a capsule: a slice of history, a policy and its decisions. It needs no ledger and no cluster to run.
 
-    It holds what culling reads and no more: pods, workloads, namespaces, looks and ticks. With --pseudonymise names of
+    It has the events that culling reads: pods, workloads, namespaces, probes and ticks. With --pseudonymise names of
     namespaces, pods, nodes, teams and images are numbers, and labels and texts are left out; times and amounts stay.
 
     \b
@@ -104,9 +104,9 @@ def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A capsule.")],
     policy: Tried = None,
 ) -> None:
-    """Decide a capsule's history again, and show what differs from what it expects.
+    """Decide a capsule again, and show differences to its decisions.
 
-    Nothing below = all is decided as expected. Ends with 6 where something differs.
+    An empty table means that all decisions are equal. Exit code 6 where one differs.
 
     \b
     bursar capsule run weekend.capsule.zst
@@ -132,9 +132,9 @@ def test(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with capsules.")],
     policy: Tried = None,
 ) -> None:
-    """Run all capsules of a folder: does this Bursar still decide what they expect.
+    """Run all capsules of a folder: are decisions still the same?
 
-    For a CI: ends with 6 where one differs, and with 2 where there is none or one cannot be read.
+    For a CI: exit code 6 where one differs, and 2 where the folder has none or one cannot be read.
 
     \b
     bursar test capsules/

@@ -59,7 +59,7 @@ def evictions(
     svg: Svg = None,
     cluster: Cluster = None,
 ) -> None:
-    """Which pods another policy would have evicted so that quotas are held to, and the hours that it frees.
+    """Another eviction policy on recorded history: pods, hours.
 
     The reactor that runs live decides again, by the policy in FILE, on what was recorded: budgets whose grace is over, elastic
     quotas above their share, room for workloads of higher priority. What takes the room that is freed is not counted; hours

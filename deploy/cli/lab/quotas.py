@@ -53,7 +53,7 @@ def quotas(
     svg: Svg = None,
     cluster: Cluster = None,
 ) -> None:
-    """Who would have been let in, refused, or have waited, had quotas had other limits, budgets, places or queues.
+    """Other limits or queues on recorded history: starts, waits.
 
     Each review on record is answered again by the rules that answer live, on the tree as it would be, and queues are worked
     off again. FILE names what differs, as the objects of quotas have it:

@@ -70,7 +70,7 @@ def run(
     svg: Svg = None,
     cluster: Cluster = None,
 ) -> None:
-    """What another policy would have decided on what was recorded, and the hours that it saves.
+    """Another culling policy on recorded history: hours saved.
 
     The reactor that runs live decides again, by the policy in FILE, on the looks at notebooks that are in the history. What
     nobody can know (would a stopped notebook have been used?) is filled in by three rules, so hours are an interval;

@@ -65,7 +65,7 @@ def scheduling(
     svg: Svg = None,
     cluster: Cluster = None,
 ) -> None:
-    """Which nodes another policy of the scheduler would have given to pods, and how long they would have waited.
+    """Another scheduling policy on recorded history: nodes, waits.
 
     Pods come as they did, whoever placed them, and are placed by the rules that place them live, by the policy in FILE. How
     long a pod would have run elsewhere or at another time is filled in by three rules, so hours are an interval; docs/lab.md

@@ -15,6 +15,7 @@ from deploy.cli.lab.comparisons import EXACT, End, Start, amounts, hours_columns
 from deploy.cli.lab.run import Within
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.words import duration
 
@@ -57,10 +58,11 @@ def suggest(
     within: Within = "30m",
     cluster: Cluster = None,
 ) -> None:
-    """Try a grid of idle limits and warnings on what was recorded, and show which no other one beats.
+    """Try a grid of idle limits and warnings, and mark the best.
 
-    FRONT: no other policy of the grid saves as much of the goal with as few false culls. Its hours have an interval, the
-    others' are likely ones. Rules with idle limits or warnings of their own keep them. docs/lab.md says what is assumed.
+    FRONT `*`: no other policy of the grid saves as much of the goal with as few false culls. Its hours have an interval; the
+    other policies have likely hours only. Rules with idle limits or warnings of their own keep them. Assumptions: docs/lab.md.
+    Each policy reads the whole period: about half a second of CPU for 20,000 events. --from and fewer limits are faster.
 
     \b
     bursar lab suggest --goal gpu-idle-hours --from 30d
@@ -91,10 +93,13 @@ def suggest(
                 found.played, by="team", within_us=within_us, unsure_us=unsure_us(found.policy)
             ).total
 
-        likely = [made(found) for found in recording.tried(policies, rules=("later",))]
+        with bar("trying policies") as progress:
+            found = recording.tried(policies, rules=("later",), progress=progress)
+        likely = [made(one) for one in found]
         name = "gpu_milli_s" if goal is Goal.GPU else "cpu_milli_s"
         best = sorted(front([(getattr(one, name).likely, one.false_culls) for one in likely]))
-        whole = recording.tried([policies[place] for place in best])
+        with bar("trying the best again") as progress:
+            whole = recording.tried([policies[place] for place in best], progress=progress)
     sure = {place: made(found) for place, found in zip(best, whole, strict=True)}
     rows = [
         {

@@ -29,346 +29,208 @@ class Group:
 
 
 COMMANDS: Mapping[str, Entry | Group] = {
-    "up": Entry(
-        "processes.up",
-        "Follow the cluster there is and write its ledger.",
-    ),
-    "webhook": Entry(
-        "processes.webhook",
-        "Answer admission reviews in one more process.",
-    ),
-    "watch": Entry(
-        "processes.apart",
-        "Follow the cluster, and do nothing else.",
-    ),
-    "ledger": Entry(
-        "processes.apart",
-        "Write the ledger, and do nothing else.",
-    ),
-    "act": Entry(
-        "processes.apart",
-        "Keep the quotas, decide and act.",
-    ),
-    "api": Entry(
-        "processes.api",
-        "Answer questions to the ledger over HTTPS, for `kubectl bursar` and other programs.",
-    ),
+    "up": Entry("processes.up", "Follow the cluster and write its ledger."),
+    "webhook": Entry("processes.webhook", "Answer admission reviews in another process."),
+    "watch": Entry("processes.apart", "Follow the cluster, and publish its events."),
+    "ledger": Entry("processes.apart", "Write the ledger from the bus."),
+    "act": Entry("processes.apart", "Enforce quotas, decide and act."),
+    "api": Entry("processes.api", "Answer questions over HTTPS, for `kubectl bursar`."),
     "hub": Entry(
         "processes.hub",
-        "Write the ledgers of many clusters, each from a mirror of its history on a NATS of the hub.",
+        "Write the ledgers of many clusters.",
     ),
-    "clusters": Entry(
-        "processes.hub",
-        "Every cluster of a hub: up to which event it is known, and whether its link is up.",
-    ),
-    "status": Entry(
-        "cli.status",
-        "How far the ledger is, what is parked, and how safe the bus is.",
-    ),
-    "report": Entry(
-        "cli.usage.asking", "Who used how much: exact sums of what pods held, by any groups."
-    ),
-    "acct": Entry(
-        "cli.usage.asking",
-        "What is on each pod's account.",
-    ),
-    "diff": Entry(
-        "cli.usage.diff",
-        "What changed between two moments: use by team, pods by namespace, quotas, and what was published and decided.",
-    ),
+    "clusters": Entry("processes.hub", "Clusters of a hub: the newest event and the link of each."),
+    "status": Entry("cli.status", "Health of Bursar: ledger, bus, sources, parked events."),
+    "report": Entry("cli.usage.asking", "Usage by team, user, node or any other groups."),
+    "acct": Entry("cli.usage.asking", "The account of each pod: one row per interval."),
+    "diff": Entry("cli.usage.diff", "Changes between two moments: usage, pods, quotas, events."),
     "devices": Entry(
-        "cli.usage.devices",
-        "Card by card who holds which part by a claim and since when, what is reserved, and what is idle.",
+        "cli.usage.devices", "GPU cards of each node: holders, reserved and idle parts."
     ),
     "get": Group(
-        "What there is, one line each.",
+        "Lists of objects, one a line.",
         {
             "quotas": Entry(
-                "cli.quotas.listing",
-                "Every quota in one line: what is used and allowed of each key.",
+                "cli.quotas.listing", "Quotas, one a line: used amounts, limits and budgets."
             ),
         },
     ),
     "quota": Group(
-        "Quotas: the tree, one of them, what counts against it, and what would be admitted.",
+        "Quotas: tree, details, explanation, forecast, check.",
         {
-            "tree": Entry(
-                "cli.quotas.listing",
-                "All quotas as the tree that they are: each below its parent.",
-            ),
+            "tree": Entry("cli.quotas.listing", "Quotas as a tree, with a line for each key."),
             "show": Entry(
-                "cli.quotas.show",
-                "One quota: each key with its limit, who holds how much, its conditions.",
+                "cli.quotas.show", "One quota: limits, holders, conditions, last refusals."
             ),
             "explain": Entry(
-                "cli.quotas.explain",
-                "What counts against a quota, item by item, and why.",
+                "cli.quotas.explain", "Items that count against a quota, with reasons."
             ),
-            "forecast": Entry(
-                "cli.quotas.forecast",
-                "When will what runs in each quota reach its limits?",
-            ),
-            "check": Entry(
-                "cli.quotas.check",
-                "Would these objects be admitted now.",
-            ),
+            "forecast": Entry("cli.quotas.forecast", "When will each quota reach its limits?"),
+            "check": Entry("cli.quotas.check", "Would these objects be admitted now?"),
         },
     ),
     "budget": Group(
-        "Budgets: what is spent and left, and credits beside them.",
+        "Budgets: spent and left hours, forecasts, credits.",
         {
-            "list": Entry(
-                "cli.quotas.budgets",
-                "What is left of each budget at the ledger's moment, in hours.",
-            ),
-            "forecast": Entry(
-                "cli.quotas.budget_forecast",
-                "When will each budget be used up? By the changes between past days, not by what runs at this moment.",
-            ),
-            "shares": Entry(
-                "cli.quotas.shares",
-                "Each cluster's share of a budget that spans clusters, and what to move so that all shares last equally long.",
-            ),
+            "list": Entry("cli.quotas.budgets", "Budgets in hours: credits, spent and left."),
+            "forecast": Entry("cli.quotas.budget_forecast", "When will each budget be used up?"),
+            "shares": Entry("cli.quotas.shares", "Shares of budgets that span clusters."),
             "credit": Entry(
-                "cli.quotas.budgets",
-                "Give a quota more budget for one period, or take some back.",
+                "cli.quotas.budgets", "Credit a quota's budget for one period, or take hours back."
             ),
         },
     ),
     "queue": Group(
         "Workloads that wait for their quota.",
         {
-            "show": Entry(
-                "cli.queue",
-                "Who waits in which place, for how much of what.",
-            ),
-            "move": Entry(
-                "cli.queue",
-                "Give what waits another place.",
-            ),
-            "hold": Entry(
-                "cli.queue",
-                "Keep what waits from starting.",
-            ),
-            "release": Entry(
-                "cli.queue", "Let what was held by `bursar queue hold` come in its turn again."
-            ),
+            "show": Entry("cli.queue", "Waiting workloads: place, missing amounts, latest start."),
+            "move": Entry("cli.queue", "Change a waiting workload's place."),
+            "hold": Entry("cli.queue", "Keep a waiting workload from starting."),
+            "release": Entry("cli.queue", "End a `bursar queue hold`."),
         },
     ),
-    "agreement": Entry(
-        "cli.shadow",
-        "Go or no-go: what each reactor decided in shadow, and what whatever is installed, or people, did instead.",
-    ),
+    "agreement": Entry("cli.shadow", "Go or no-go for each reactor, by its shadow decisions."),
     "schedule": Group(
-        "Placing pods on nodes.",
+        "Placement of pods on nodes: queue, check, scores.",
         {
-            "check": Entry(
-                "cli.scheduling.schedule",
-                "Which node would these pods get now, and if none, what is the smallest change with which one would"
-                " take them.",
-            ),
+            "check": Entry("cli.scheduling.schedule", "Which node would these pods get now?"),
             "queue": Entry(
-                "cli.scheduling.schedule",
-                "Which pods wait for a node: in which order, which node each would get now, and why none.",
+                "cli.scheduling.schedule", "Pods that wait for a node, in the order of attempts."
             ),
             "scores": Entry(
                 "cli.scheduling.scores",
-                "Every node as the scheduler saw it when it chose one for a pod: its score from each plugin, or who refused it.",
+                "Scores of all nodes for one placement.",
             ),
             "agreement": Entry(
                 "cli.scheduling.agreement",
-                "How often the scheduler's shadow chose the node on which the pod is.",
+                "Shadow placements, compared with each pod's actual node.",
             ),
         },
     ),
     "jobs": Group(
-        "Training jobs: the next steps of each, decided beside their operator.",
+        "Training jobs: state, next steps, hours.",
         {
-            "list": Entry(
-                "cli.jobs.jobs",
-                "Every training job: its state, its pods, and which steps are due.",
-            ),
-            "show": Entry(
-                "cli.jobs.jobs",
-                "One job, pod by pod: what is due, and the labels and variables by which its pods find each other.",
-            ),
+            "list": Entry("cli.jobs.jobs", "Training jobs: state, pods and due steps."),
+            "show": Entry("cli.jobs.jobs", "One job, pod by pod: due steps, labels and variables."),
             "agreement": Entry(
-                "cli.jobs.jobs",
-                "How often the steps that were decided in shadow are those that the operator took.",
+                "cli.jobs.jobs", "Steps decided in shadow, compared with the operator's."
             ),
             "hours": Entry(
-                "cli.jobs.hours",
-                "Core- and GPU-hours of training jobs, and how much of them restarts lost.",
+                "cli.jobs.hours", "Hours of training jobs, and hours that restarts lost."
             ),
         },
     ),
-    "why": Entry(
-        "cli.explaining.why",
-        "What was decided and why, with the numbers of each decision.",
-    ),
+    "why": Entry("cli.explaining.why", "Decisions about a workload, pod or quota, with reasons."),
     "evictions": Entry(
-        "cli.evictions",
-        "The newest evictions: which pod, for which quota, why, on which numbers.",
+        "cli.evictions", "The newest evictions: pod, quota, reason, numbers and result."
     ),
     "notebooks": Entry(
-        "cli.culling",
-        "Every running notebook: is it used, since when not, when is it stopped.",
+        "cli.culling", "Running notebooks: activity, idle time, next stop, evidence."
     ),
     "cull": Group(
-        "Culling of idle notebooks: simulate it, undo it.",
+        "Culling of idle notebooks: simulate, undo.",
         {
-            "simulate": Entry(
-                "cli.culling",
-                "What culling would have done by recorded evidence: who is stopped.",
-            ),
-            "undo": Entry(
-                "cli.culling",
-                "Give back what a cull stopped, by the object's own means.",
-            ),
+            "simulate": Entry("cli.culling", "Stops by an idle limit on recorded evidence."),
+            "undo": Entry("cli.culling", "Start a culled notebook again."),
         },
     ),
     "lab": Group(
-        "Recorded history under another policy: what would have been decided, and what that saves.",
+        "Recorded history under another policy: decisions, savings.",
         {
-            "run": Entry(
-                "cli.lab.run",
-                "What another policy would have decided on what was recorded, and the hours that it saves.",
-            ),
+            "run": Entry("cli.lab.run", "Another culling policy on recorded history: hours saved."),
             "suggest": Entry(
-                "cli.lab.suggest",
-                "Try a grid of idle limits and warnings on what was recorded, and show which no other one beats.",
+                "cli.lab.suggest", "Try a grid of idle limits and warnings, and mark the best."
             ),
             "quotas": Entry(
                 "cli.lab.quotas",
-                "Who would have been let in, refused, or have waited, had quotas had other limits.",
+                "Other limits or queues on recorded history: starts, waits.",
             ),
             "evictions": Entry(
-                "cli.lab.evictions",
-                "Which pods another policy would have evicted so that quotas are held to, and the hours that it frees.",
+                "cli.lab.evictions", "Another eviction policy on recorded history: pods, hours."
             ),
             "scheduling": Entry(
-                "cli.lab.scheduling",
-                "Which nodes another policy of the scheduler would have given to pods, and how long they would have waited.",
+                "cli.lab.scheduling", "Another scheduling policy on recorded history: nodes, waits."
             ),
         },
         default="run",
     ),
     "capsule": Group(
-        "Capsules: a policy, a slice of history, and what is decided on it, in one file.",
+        "Capsules: history, policy and decisions in one file.",
         {
             "export": Entry(
                 "cli.lab.capsules",
-                "Write a capsule: a slice of history, a policy, and the decisions that follow.",
+                "Write a capsule: a slice of history, a policy and its decisions.",
             ),
             "run": Entry(
-                "cli.lab.capsules",
-                "Decide a capsule's history again, and show what differs from what it expects.",
+                "cli.lab.capsules", "Decide a capsule again, and show differences to its decisions."
             ),
         },
     ),
     "test": Entry(
-        "cli.lab.capsules",
-        "Run all capsules of a folder: does this Bursar still decide what they expect.",
+        "cli.lab.capsules", "Run all capsules of a folder: are decisions still the same?"
     ),
-    "pause": Entry(
-        "cli.reactors",
-        "Stop every reactor at once.",
-    ),
-    "resume": Entry(
-        "cli.reactors",
-        "Let the reactors go on.",
-    ),
+    "pause": Entry("cli.reactors", "Stop all reactors: no decisions, no actions."),
+    "resume": Entry("cli.reactors", "Start paused reactors again."),
     "events": Entry(
-        "cli.history.events", "What was published: the newest events, the history of one thing."
+        "cli.history.events",
+        "Published events: the newest, or those of one key.",
     ),
-    "sql": Entry("cli.history.events", "Ask the ledger in SQL, read-only."),
+    "sql": Entry("cli.history.events", "Query the ledger in SQL, read-only."),
     "export": Entry(
         "cli.history.events",
-        "Write the history to files that `bursar import events` reads.",
+        "Write the history to files for `bursar import events`.",
     ),
     "history": Group(
-        "The sealed segments of a long history.",
+        "Sealed segments of a long history.",
         {
             "segments": Entry(
-                "cli.history.segments",
-                "The sealed segments: which events each holds, whether the table has them too, and whether its file is there.",
+                "cli.history.segments", "Sealed segments: events, file, and copies in the table."
             ),
-            "seal": Entry(
-                "cli.history.segments",
-                "Seal what came since the last segment, in segments of `history.segment_events`.",
-            ),
+            "seal": Entry("cli.history.segments", "Seal the events since the last segment."),
             "trim": Entry(
-                "cli.history.segments",
-                "Take out of the ledger's table what sealed segments hold, after each was read and checked.",
+                "cli.history.segments", "Delete events of checked segments from the ledger's table."
             ),
         },
     ),
     "import": Group(
-        "Take recorded events in. Importing the same again changes nothing.",
+        "Import recorded events. Repeats change nothing.",
         {
             "openb": Entry(
                 "cli.history.imports",
-                "Play the GPU cluster trace openb (8,152 pods) as if it were watched.",
+                "Play the GPU cluster trace openb (8,152 pods) as if observed.",
             ),
-            "events": Entry(
-                "cli.history.imports",
-                "Import events in the documented envelope, as `bursar export` writes them.",
-            ),
+            "events": Entry("cli.history.imports", "Import events that `bursar export` wrote."),
         },
     ),
     "backup": Entry(
-        "cli.history.backups",
-        "Keep the whole history elsewhere, also while `bursar up` runs.",
+        "cli.history.backups", "Back up the whole history, also while `bursar up` runs."
     ),
-    "restore": Entry(
-        "cli.history.backups",
-        "Make a ledger from a backup: every file is checked, every row folded anew.",
-    ),
-    "verify": Entry(
-        "cli.history.keeping",
-        "Recompute the hash chain of all events and hold it against checkpoint and signed heads.",
-    ),
-    "replay": Entry(
-        "cli.history.keeping",
-        "Rebuild every row from the archive beside the live ones, and compare.",
-    ),
-    "recover": Entry(
-        "cli.history.keeping",
-        "Bring bus and ledger together after one of them lost something.",
-    ),
+    "restore": Entry("cli.history.backups", "Restore a ledger from a backup."),
+    "verify": Entry("cli.history.keeping", "Check hash chain, signed heads, snapshots and views."),
+    "replay": Entry("cli.history.keeping", "Compute all rows again from the history, and compare."),
+    "recover": Entry("cli.history.keeping", "Repair bus and ledger after one of them lost data."),
     "parked": Group(
-        "Events that could not be read or folded. They are kept, and in no figure.",
+        "Events that could not be read. They count in no figure.",
         {
-            "list": Entry("cli.history.keeping", "Every parked event and why it was parked."),
+            "list": Entry("cli.history.keeping", "Parked events, each with its reason."),
             "show": Entry("cli.history.keeping", "One parked event as it was published."),
-            "redrive": Entry(
-                "cli.history.keeping",
-                "Fold parked events once more, after a fix.",
-            ),
+            "redrive": Entry("cli.history.keeping", "Fold parked events again, after a fix."),
         },
     ),
     "config": Group(
-        "Settings: which are in force, and where each comes from.",
-        {
-            "show": Entry(
-                "cli.installing.config", "Every setting in force, and where it comes from."
-            )
-        },
+        "Settings in force, each with its source.",
+        {"show": Entry("cli.installing.config", "Settings in force, each with its source.")},
     ),
     "manifests": Entry(
-        "cli.installing.manifests",
-        "Print what runs Bursar in a cluster, for `kubectl apply -f -`.",
+        "cli.installing.manifests", "Print manifests of Bursar for `kubectl apply -f -`."
     ),
-    "install": Entry(
-        "cli.installing.manifests",
-        "What would an installation change in this cluster, and what is each right for.",
-    ),
+    "install": Entry("cli.installing.manifests", "Preview an installation: changes and rights."),
     "bench": Group(
-        "Measure the rules on recorded traces, beside any ledger.",
+        "Benchmarks of scheduling on recorded traces.",
         {
             "bind": Entry(
                 "cli.scheduling.bench",
-                "How much of the GPU cluster openb each packing policy allocates while more pods arrive than fit.",
+                "Allocated cards of each packing policy on the trace openb.",
             )
         },
     ),

@@ -44,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
-    help="The ledger of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
+    help="Exact usage, quotas and decisions of a Kubernetes AI cluster.",
 )
 
 
@@ -69,16 +69,16 @@ def root(
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """The ledger of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.
+    """Exact usage, quotas and decisions of a Kubernetes AI cluster.
 
     \b
     bursar up                         follow the cluster of your kubeconfig (or play a recorded day)
-    bursar report --by team,day       who used how much
+    bursar report --by team,day       usage of each team and day
     bursar acct --team vision         the rows behind it
-    bursar get quotas                 what is used and left of each quota
-    bursar quota check job.yaml       would this be admitted, and if not what would
-    bursar why vision/train-7         what was decided, and on which numbers
-    bursar status                     is everything in the ledger?
+    bursar get quotas                 used and left amounts of each quota
+    bursar quota check job.yaml       would this be admitted?
+    bursar why vision/train-7         decisions, with reasons and numbers
+    bursar status                     is Bursar healthy?
     """
     context.obj = Given()
     remember(context, data=data, ledger=ledger, bus=bus, config=config, output=output, debug=debug)

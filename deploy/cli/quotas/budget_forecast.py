@@ -45,11 +45,11 @@ def forecast(
     ] = None,
     cluster: Cluster = None,
 ) -> None:
-    """When will each budget be used up? By the changes between past days, not by what runs at this moment.
+    """When will each budget be used up? Computed from the changes between past days, not from the running workloads.
 
-    300 futures are drawn from the last four weeks. LIKELY is when half of them have nothing left; one in ten has nothing left
-    before EARLIEST, nine in ten by LATEST. CHANCE: of all those in which it happens before the period ends. OFF: by how much half
-    of the same forecasts of past weeks were wrong at most. It takes a week of spending.
+    The forecast draws 300 futures from the last four weeks. LIKELY: half of them have spent the budget by then. EARLIEST: one
+    in ten has. LATEST: nine in ten have. CHANCE: the part of all futures that spend it before the period ends. OFF: the median
+    error of such forecasts for past weeks. It needs a week of spending.
 
     \b
     bursar budget forecast

@@ -76,11 +76,12 @@ def list_(
     ] = False,
     cluster: Cluster = None,
 ) -> None:
-    """What is left of each budget at the ledger's moment, in hours: LEFT = BUDGET + CREDITS - SPENT.
+    """Budgets in hours: credits, spent and left. LEFT = BUDGET + CREDITS - SPENT.
 
-    COMMITTED is what running work with a deadline may still spend. EXHAUSTS-AT goes on with what is spent now, LIKELY with
-    the changes between past days, and has an interval: see `bursar budget forecast`. Other formats have exact unit-seconds.
-    At a hub each budget is the sum of its shares, and FIRST-OUT says which share is used up first: see `bursar budget shares`.
+    COMMITTED is what running workloads with a deadline may still spend. EXHAUSTS-AT assumes that all running workloads
+    continue. LIKELY is a forecast from past days; `bursar budget forecast` has its interval. Other formats have exact
+    unit-seconds. At a hub each budget is the sum of its shares, and FIRST-OUT names the share that is used up first; see
+    `bursar budget shares`.
 
     \b
     bursar budget list
@@ -232,9 +233,9 @@ def credit(
     ref: Ref = None,
     cluster: Cluster = None,
 ) -> None:
-    """Give a quota more budget for one period, or take some back: an entry beside the budget, never an edit.
+    """Credit a quota's budget for one period, or take hours back. The credit is an entry beside the budget, never an edit.
 
-    The entry goes into the history, with its reason and author, and counts as soon as it is there.
+    The history records the entry with its reason and author. It counts at once.
 
     \b
     bursar budget credit research limits.cpu 250 --reason "conference deadline"

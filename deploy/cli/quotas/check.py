@@ -53,11 +53,10 @@ def check(
     ] = "default",
     cluster: Cluster = None,
 ) -> None:
-    """Would these objects be admitted now, and if not, what is the smallest change with which they would?
+    """Would these objects be admitted now? If not: the smallest changes with which they would.
 
-    Decided by the webhook's own rules on the trees that the ledger holds; nothing is sent and nothing recorded. The objects of
-    a file count one after the other. Each change that is shown is enough by itself. Ends with code 9 where something
-    would be refused.
+    The webhook's own rules decide on the ledger's quota trees. Nothing is sent and nothing is recorded. Objects of a file count
+    one after the other. Each change alone is enough. Exit code 9 where an object would be refused.
 
     \b
     bursar quota check train.yaml

@@ -41,7 +41,7 @@ def explain(
     ],
     cluster: Cluster = None,
 ) -> None:
-    """What counts against a quota, item by item, and why; or to which quota a workload counts, with how much, and why.
+    """Items that count against a quota, with reasons. For a workload: its quota, its amounts, and the reasons.
 
     \b
     bursar quota explain research

@@ -40,11 +40,11 @@ def forecast(
     ] = None,
     cluster: Cluster = None,
 ) -> None:
-    """When will what runs in each quota reach its limits? By the largest hours of past days and the changes between them.
+    """When will each quota reach its limits? Computed from the largest hours of past days and the changes between them.
 
-    300 futures are drawn from the last four weeks. LIKELY is when half of them have reached the limit, EARLIEST when one in ten
-    has, LATEST when nine in ten have. CHANCE: of all those that do within 92 days. OFF: by how much half of the same forecasts
-    of past weeks were wrong at most. What quotas below claim is not looked at. It takes a week of use.
+    The forecast draws 300 futures from the last four weeks. LIKELY: half of them have reached the limit by then. EARLIEST: one
+    in ten has. LATEST: nine in ten have. CHANCE: the part of all futures that reach it within 92 days. OFF: the median error of
+    such forecasts for past weeks. Claims of child quotas are left out. It needs a week of use.
 
     \b
     bursar quota forecast

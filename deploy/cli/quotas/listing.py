@@ -39,11 +39,11 @@ def register(app: typer.Typer) -> None:
 
 
 def quotas(asked: CommandContext, cluster: Cluster = None) -> None:
-    """Every quota in one line: what is used and allowed of each key, and what is left of its budgets.
+    """Quotas, one a line: used amounts, limits and budgets.
 
-    USED is what its own workloads hold and what the quotas below claim. BUDGET-LEFT is in hours; EXHAUSTS-AT is when the first
-    budget is spent if what runs goes on. Other formats have every key and exact integers: milli-cores, bytes, and
-    unit-seconds of budgets.
+    USED is the charge of the quota's own workloads plus the claims of its children. BUDGET-LEFT is in hours. EXHAUSTS-AT is the
+    end of the first budget if all running workloads continue. Other formats have every key and exact integers: milli-cores,
+    bytes, and unit-seconds of budgets.
 
     \b
     bursar get quotas
@@ -60,10 +60,10 @@ def quotas(asked: CommandContext, cluster: Cluster = None) -> None:
 
 
 def tree(asked: CommandContext, cluster: Cluster = None) -> None:
-    """All quotas as the tree that they are: each below its parent, a line for each key.
+    """Quotas as a tree, with a line for each key.
 
-    A child takes its whole limit from its parent, used or not: BELOW is what the children claim, OWN what the quota's own
-    workloads hold, USED both together.
+    A child takes its whole limit from its parent, used or not. USED is WORKLOADS (the charge of the quota's own workloads) plus
+    CHILDREN (the claims of its child quotas).
 
     \b
     bursar quota tree
@@ -118,7 +118,7 @@ _COLUMNS = (
 )
 _TREE_COLUMNS = (
     field("QUOTA", "QUOTA"), field("KEY", "KEY"), field("USED", "USED"), field("HARD", "HARD"),
-    field("OWN", "OWN", drop=2), field("BELOW", "BELOW", drop=2), field("BUDGET-LEFT", "BUDGET-LEFT"),
+    field("WORKLOADS", "WORKLOADS", drop=2), field("CHILDREN", "CHILDREN", drop=2), field("BUDGET-LEFT", "BUDGET-LEFT"),
     field("EXHAUSTS-AT", "EXHAUSTS-AT", drop=1, show=moment),
 )  # fmt: skip
 
@@ -151,8 +151,8 @@ def _tree_rows(branch: str, line: Line) -> list[dict[str, Any]]:
             "KEY": key,
             "USED": _figure(amount_text(key, one.used)) if one else None,
             "HARD": _figure(amount_text(key, one.hard)) if one else None,
-            "OWN": _figure(amount_text(key, one.self_used)) if one else None,
-            "BELOW": _figure(amount_text(key, one.claimed)) if one else None,
+            "WORKLOADS": _figure(amount_text(key, one.self_used)) if one else None,
+            "CHILDREN": _figure(amount_text(key, one.claimed)) if one else None,
             "BUDGET-LEFT": _figure(hours_text(key, budget.left)) if budget else None,
             "EXHAUSTS-AT": times.stamp(budget.exhausts_s) if budget else None,
         })  # fmt: skip

@@ -49,11 +49,11 @@ def shares(
         str | None, typer.Argument(metavar="[QUOTA]", help="Only the budgets of this quota.")
     ] = None,
 ) -> None:
-    """Each cluster's share of a budget that spans clusters, and what to move so that all shares last equally long.
+    """Shares of budgets that span clusters. MOVE makes all shares last equally long.
 
-    Budgets of one quota, key and period in several clusters are one budget, each a share of it. MOVE, in hours, goes by what each
-    cluster has spent in this period; nothing is moved to or from one that is not heard of. It is done by the credits that are
-    written below, each at its cluster: the one that takes first, so that the sum is never above the budget.
+    Budgets of one quota, key and period in several clusters are one budget, each a share of it. MOVE, in hours, follows from
+    what each cluster has spent in this period. Silent clusters neither give nor take. The lines below the table are the credits
+    that move the hours. Run each at its cluster, the one that takes hours away first: so the sum never exceeds the budget.
 
     \b
     bursar budget shares --data /data/hub

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(asked: CommandContext, name: Name, cluster: Cluster = None) -> None:
-    """One quota: each key with its limit, who holds how much, its conditions, what is on its way, the last refusals.
+    """One quota: limits, holders, conditions, last refusals. It lists workloads on their way, too.
 
     \b
     bursar quota show research

@@ -53,8 +53,8 @@ class Texts:
         """The width of its whole text."""
         return max([length(self.head), *map(length, self.cells)])
 
-    def least(self, rooms: dict[str, int]) -> int:
-        """The least allowed width."""
+    def least(self, rooms: dict[str, int], *, is_distinct: bool = False) -> int:
+        """Its least width; with ``is_distinct`` different names stay different when shortened."""
         room = rooms.get(self.kind, self.natural)
         if self.kind == "words" and rooms is ROOMY:
             # A long sentence needs more, or its row becomes a tower.
@@ -62,7 +62,19 @@ class Texts:
         if self.kind == "words" and rooms is SNUG:
             longest = max(length(word) for cell in self.cells for word in cell.split(" "))
             room = max(room, min(longest, LONGEST_WORD))
+        if self.kind == "name" and is_distinct:
+            room = max(room, self._distinct(room))
         return min(self.natural, max(room, length(self.head)))
+
+    def _distinct(self, room: int) -> int:
+        """The least width from ``room`` on at which different names stay different when shortened."""
+        names = {str(cell) for cell in self.cells if length(cell) > room}
+        short = {str(cell) for cell in self.cells} - names
+        return next(
+            width
+            for width in range(room, max(self.natural, room) + 1)
+            if len({*short, *(cut(name, width) for name in names)}) == len(short) + len(names)
+        )
 
 
 def widths(columns: Sequence[Texts], room: int | None, gap: int) -> list[int]:
@@ -70,12 +82,15 @@ def widths(columns: Sequence[Texts], room: int | None, gap: int) -> list[int]:
     if room is None:
         return [one.natural for one in columns]
     going = sorted((p for p, c in enumerate(columns) if c.drop), key=lambda p: -columns[p].drop)
-    tries = [(ROOMY, going[:count]) for count in range(len(going) + 1)] + [
-        (SNUG, going),
-        (TIGHT, going),
-    ]
-    for rooms, gone in tries:
-        found = [0 if p in gone else one.least(rooms) for p, one in enumerate(columns)]
+    roomy = [(ROOMY, going[:count]) for count in range(len(going) + 1)]
+    # Columns give way to distinct names, and sentences do not.
+    tries = [(True, *one) for one in roomy]
+    tries += [(False, *one) for one in (*roomy, (SNUG, going), (TIGHT, going))]
+    for is_distinct, rooms, gone in tries:
+        found = [
+            0 if p in gone else one.least(rooms, is_distinct=is_distinct)
+            for p, one in enumerate(columns)
+        ]
         spare = room - sum(found) - gap * (sum(map(bool, found)) - 1)
         if spare >= 0:
             break

@@ -41,6 +41,12 @@ def moment(stamp: str | None) -> Cell | None:
     return Cell(f"{stamp[:16]}Z", "fixed") if stamp else None
 
 
+def line_ahead(place: int) -> str:
+    """The wait of a workload that fits: ``3 workloads ahead``, or ``its start`` without any."""
+    ahead = max(place - 1, 0)
+    return f"{ahead:,} workload{'s' * (ahead > 1)} ahead" if ahead else "its start"
+
+
 def words(text: str | None) -> Cell | None:
     """Text with possible line breaks; None for none at all."""
     return Cell(text, "words") if text else None

@@ -35,12 +35,12 @@ def agreement(
     tz: times.Zone = "UTC",
     cluster: Cluster = None,
 ) -> None:
-    """How often the scheduler's shadow chose the node on which the pod is, and what it had recorded of that node otherwise.
+    """Shadow placements, compared with each pod's actual node.
 
-    One line for each profile and day of decisions (UTC); of each pod the newest decision counts. SAME: the chosen node.
-    EQUAL: another one with an equal score. LOWER: one that fitted and scored less. REST: one that is not among the ten best
-    nodes, which are recorded. REFUSED: one that did not fit. NONE: the shadow found no node. `v1_bind_decisions` has
-    every decision.
+    One line for each profile and day of decisions (UTC); the newest decision of each pod counts. SAME: the chosen node. EQUAL:
+    another node with an equal score. LOWER: a node that fitted and scored less. REST: a node outside of the ten best ones,
+    which are recorded. REFUSED: a node that did not fit. NONE: the shadow found no node. `v1_bind_decisions` has every
+    decision.
 
     \b
     bursar schedule agreement --from 7d

@@ -82,14 +82,14 @@ def bind(
         ),
     ] = Through.MEMORY,
 ) -> None:
-    """How much of the GPU cluster openb each packing policy allocates while more pods arrive than fit.
+    """Allocated cards of each packing policy on the trace openb. More pods arrive than fit.
 
-    Each pod is tried once, in the order of the folder's `arrivals`; nothing leaves. Shown is which part of all cards is allocated
-    when the demand that arrived is 80, 100 and 130 % of them. FGD is told the typical pods of the whole trace, as it was published;
+    Each pod is tried once, in the order of the folder's `arrivals`; pods never end. The figures are the allocated part of all
+    cards when the demand so far is 80, 100 and 130 % of them. FGD gets the typical pods of the whole trace, as in its paper;
     Learned knows only the pods that have arrived.
 
-    Through the bus arrivals are facts, the scheduling reactor decides in passes, and the ledger holds everything in the end; a
-    profile decides there whose other plugins choose between equals, so placements are others.
+    With --through bus, the scheduling reactor decides in passes and the ledger has all events in the end. Other plugins of its
+    profile choose between equal nodes there, so placements differ.
 
     \b
     bursar bench bind --trace traces/openb --policy FGD --policy Learned

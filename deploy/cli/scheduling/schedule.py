@@ -47,11 +47,11 @@ def check(
     ] = "default",
     cluster: Cluster = None,
 ) -> None:
-    """Which node would these pods get now, and if none, what is the smallest change with which one would take them?
+    """Which node would these pods get now? If none: the smallest changes that would place them.
 
-    Decided by the scheduler's own plugins on the cluster as the ledger holds it; nothing is bound and nothing recorded. The
-    pods of a file count one after the other. Each change that is shown is enough by itself. Ends with code 9 where a pod
-    would find no node. Quotas are not asked: `bursar quota check` does that.
+    The scheduler's own plugins decide on the ledger's cluster. Nothing is bound and nothing is recorded. Pods of a file count
+    one after the other. Each change alone is enough. Exit code 9 where a pod would find no node. Quotas are left out; see
+    `bursar quota check`.
 
     \b
     bursar schedule check pod.yaml
@@ -98,11 +98,11 @@ def queue(
     ] = NAME,
     cluster: Cluster = None,
 ) -> None:
-    """Which pods wait for a node: in which order, which node each would get now, and why none.
+    """Pods that wait for a node, in the order of attempts. The node of each, or the refusals.
 
-    In the order in which they are tried: by priority, then by who waits longest; each takes its room from those that follow.
-    STATE is `fits`, `gated` (it may not be tried yet) or `unschedulable`, which HELP says what could end. Where Bursar schedules,
-    it is also `assumed` (it has a node, and waits for its gang or its bind) or `backoff` (it rests after a failure, until UNTIL).
+    The order is by priority, then by waiting time; each pod takes its room from later ones. STATE is `fits`, `gated` (it must
+    not be tried yet) or `unschedulable`; HELP names the changes that could end these. Where Bursar schedules, STATE is also
+    `assumed` (it has a node, and waits for its gang or its binding) or `backoff` (it waits after a failure, until UNTIL).
 
     \b
     bursar schedule queue

@@ -44,10 +44,10 @@ def scores(
     ] = None,
     cluster: Cluster = None,
 ) -> None:
-    """Every node as the scheduler saw it when it chose one for a pod: its score from each plugin, or who refused it.
+    """Scores of all nodes for one placement. Each plugin has its own score; refused nodes have the reason.
 
-    The table is not stored: it is derived again from the history up to the event on which the pass was decided, so on a
-    long history this takes a while. The first line is the best node; of equal ones the pass took one by a seed.
+    The table is computed again from the history up to the decision, so on a long history it takes a while. The first line is
+    the best node; the decision chose among equal ones by a seed.
 
     \b
     bursar schedule scores vision/train-7-x2k4v

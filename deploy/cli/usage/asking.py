@@ -93,9 +93,9 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Who used how much: exact sums of what pods held, by any groups.
+    """Usage by team, user, node or any other groups. Exact sums.
 
-    --top shows the largest groups by GPUs held, else by cores; the total is of all. Words of times, such as yesterday,
+    --top shows the largest groups by GPUs held, else by cores; the total is of all groups. Relative times, such as yesterday,
     count from the newest event (or --as-of).
 
     \b
@@ -244,7 +244,7 @@ def acct(
     sort: Sort = None,
     top: Top = None,
 ) -> None:
-    """What is on each pod's account: one row for each interval in which its charge did not change.
+    """The account of each pod: one row per interval. Within an interval its charge did not change.
 
     \b
     bursar acct --team vision --from yesterday

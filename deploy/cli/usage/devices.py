@@ -39,12 +39,12 @@ def register(app: typer.Typer) -> None:
 def devices(
     asked: CommandContext, node: Node = None, model: Model = None, team: Team = None
 ) -> None:
-    """Card by card who holds which part by a claim and since when, what is reserved, and what is idle.
+    """GPU cards of each node: holders, reserved and idle parts.
 
-    Cards are known from ResourceSlices, from claims, from KAI's sharing, and from Koordinator's rules (DeviceShare).
-    RESERVED: a claim has the card and no pod holds it. UNKNOWN: a pod held the card, and its end was not seen.
-    PLUGIN: cards that a node's device plugin offers. Nobody reports which pod has which card; `bursar acct --node` has the number.
-    `v1_device_usage` has the cards of ResourceSlices by day.
+    Sources: ResourceSlices, claims, KAI's sharing, and Koordinator's rules (DeviceShare). STATE `held`: the pod HOLDER has the
+    part. `reserved`: the claim HOLDER has it, without a running pod. `unknown`: a pod held the part, and its end was not
+    observed. `idle`: the part is free. `plugin`: GPUs of a device plugin, which does not report the cards of each pod; see
+    `bursar acct --node`. `v1_device_usage` has the cards of ResourceSlices by day.
 
     \b
     bursar devices
@@ -99,8 +99,8 @@ def _place(row: Row) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _whose(row: Row) -> str | None:
-    """The holding pod, else the holding claim."""
+def _holder(row: Row) -> str | None:
+    """The pod that holds the part, else the claim that has it."""
     name = row["pod"] or row["claim"]
     return f"{row['namespace']}/{name}" if name else None
 
@@ -111,7 +111,7 @@ _COLUMNS = (
     field("MODEL", drop=2),
     field("STATE"),
     field("GPUS", "gpu_milli", show=thousandths),
-    Column("WHO", _whose),
+    Column("HOLDER", _holder),
     field("TEAM", drop=1),
     field("SINCE", show=moment),
     field("MEMORY", "gpu_memory_mib", wide=True, show=memory),

@@ -46,9 +46,9 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """What changed between two moments: use by team, pods by namespace, quotas, and what was published and decided.
+    """Changes between two moments: usage, pods, quotas, events.
 
-    Each moment is answered as it was known then, so what was observed late counts as a change when it came.
+    Each moment is answered as it was known then, so a late observation counts at its arrival.
 
     \b
     bursar diff --from yesterday
