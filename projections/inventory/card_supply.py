@@ -21,38 +21,12 @@ from projections import timelines
 from projections.devices import slices
 from projections.devices.slices import GONE, Card, Offer, Slice
 from projections.engine.changes import Changes, Columns
-from projections.engine.contract import Integer, Key, partial_index, row_table
+from projections.engine.contract import Key
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
+from projections.inventory.shape import card_supply, slice_departures, slice_lists
 from projections.lists.parts import part_of
 from projections.lists.recent import RecentLists
-from projections.lists.rows import departures
-
-card_supply = row_table(
-    "card_supply",
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("card", sa.Text, primary_key=True),
-    sa.Column("start_s", Integer, primary_key=True),
-    sa.Column("end_s", Integer),
-    sa.Column("node", sa.Text, nullable=False),
-    sa.Column("model", sa.Text),
-    # Cluster, driver and pool: its rows are written together.
-    sa.Column("origin", sa.Text, nullable=False),
-    sa.Index("card_supply_by_origin", "origin"),
-    partial_index("card_supply_open", "cluster", "node", where="end_s IS NULL"),
-)
-
-slice_lists = row_table(
-    "slice_lists",
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("time_us", Integer, primary_key=True),
-    sa.Column("first_uid", sa.Text, primary_key=True),
-    sa.Column("until_uid", sa.Text, nullable=False),
-    sa.Column("resource_version", sa.Text, nullable=False),
-    # Its uids are in the archive, in the body of the event ``sequence``.
-)
-
-slice_departures = departures("slice_departures")
 
 #: Parts of complete lists in memory.
 PARTS_KEPT = 64

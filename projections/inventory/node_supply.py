@@ -21,7 +21,7 @@ from projections import nodes, timelines
 from projections.devices.plugins import offered, vendor
 from projections.devices.shared_cards import HAMI_NODE, VOLCANO_NODE
 from projections.devices.sizes import WHOLE
-from projections.inventory.card_supply import card_supply
+from projections.inventory.shape import card_supply
 from projections.pod_runs import held_segments, pod_runs
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]

@@ -8,8 +8,6 @@ Source: docs/accounting.md, the heart of the ledger.
 """
 
 from projections.attribution import UNASSIGNED
-from projections.lists.parts import Absence
-from projections.lists.rows import pod_beats, pod_lists
 from projections.pod_runs.blocks import blocks, is_one_day, longer
 from projections.pod_runs.derive import NOBODY, derive, idle_for
 from projections.pod_runs.fold import fold, is_same_run
@@ -31,7 +29,6 @@ __all__ = [
     "NOBODY",
     "UNASSIGNED",
     "Above",
-    "Absence",
     "Idle",
     "Pod",
     "PodRun",
@@ -46,8 +43,6 @@ __all__ = [
     "is_one_day",
     "is_same_run",
     "longer",
-    "pod_beats",
-    "pod_lists",
     "pod_runs",
     "segment_columns",
     "stored",

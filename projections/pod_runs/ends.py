@@ -9,15 +9,17 @@ Source: docs/accounting.md, "One pod, by uid".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from projections.lists.parts import Absence
 from projections.pod_runs.finishes import LATER, REGULAR, UNSTARTED, Finish, Gone
 from projections.pod_runs.shape import Pod
 from projections.pod_runs.stamps import FIRST_US, TOLERANCE_US, WRONG_CLOCK
 from projections.timelines import MICROSECONDS, precedes
+
+if TYPE_CHECKING:
+    from projections.lists.parts import Absence
 
 
 class Evidence(Protocol):

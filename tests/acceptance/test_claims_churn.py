@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from projections.devices.entries import of_segment
 from projections.devices.shape import card_segments
 from projections.engine.tables import events
-from projections.inventory.card_supply import card_supply
+from projections.inventory.shape import card_supply
 from tests.acceptance.claims_cards import Cards
 from tests.acceptance.claims_churn import CLAIMS, GROUP, NAMESPACE, Churn, set_up
 from tests.acceptance.claims_truth import EVER, Truth, joined, reserved, told_by_uid

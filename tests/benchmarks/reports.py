@@ -34,9 +34,9 @@ from projections.engine.reading import fact_in
 from projections.engine.store import Store, engine
 from projections.engine.sums import Restatement
 from projections.engine.tables import checkpoints
+from projections.lists.parts import Absence
 from projections.pod_runs import (
     Above,
-    Absence,
     Pod,
     PodRun,
     codec,

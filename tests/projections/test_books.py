@@ -9,7 +9,8 @@ import pytest
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from projections.engine.tables import parked
-from projections.pod_runs import held_segments, pod_lists, pod_runs
+from projections.lists.rows import pod_lists
+from projections.pod_runs import held_segments, pod_runs
 from projections.usage import usage_hours
 from tests import factories as f
 from tests.projections.ledger import folded, memory_store, rows, tables

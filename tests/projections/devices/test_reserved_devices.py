@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from bus.events.devices import ResourceSliceVanished
 from projections.devices.claim_holdings import ClaimHoldings
 from projections.devices.shape import card_segments
-from projections.inventory.card_supply import card_supply
+from projections.inventory.shape import card_supply
 from projections.lists import queries
 from tests import factories as given
 from tests.projections.devices.claimed import (
