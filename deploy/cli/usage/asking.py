@@ -29,19 +29,19 @@ from deploy.cli.filters import (
     sorted_by,
     wanted,
 )
-from deploy.cli.notes import lacking, unassigned
+from deploy.cli.notes import lacking
 from deploy.cli.notes.position import LedgerPosition, standing, together, unwatched
 from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.output import say, write
-from deploy.cli.rendering.report_table import print_report
+from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column
-from deploy.cli.rendering.units import Unit, record
+from deploy.cli.rendering.units import Unit
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
+from deploy.cli.usage.reporting import show, summed
 from deploy.hints import hint
 from deploy.runtime import kept
-from deploy.runtime.clusters import added, reading_all
+from deploy.runtime.clusters import reading_all
 from deploy.runtime.ledgers import clusters, reading
 from deploy.settings.near import absent
 from projections import reports
@@ -121,44 +121,10 @@ def report(
         each = {name: standing(one) for name, one in ledgers.items()}
         stands = together(each)
         question = _question(stands, groups, start, end, as_of, zone, where)
-        asks = reports.sums if amounts else reports.report
-
-        def own(name: str, question: reports.Question) -> reports.Question:
-            # Clusters of one name: an open interval in one lasts until that one's last observation.
-            return msgspec.structs.replace(question, moments=each[name].moments)
-
-        rows = added(asks(one, own(name, question)) for name, one in ledgers.items())
-        if not any(row.sums != reports.Sums() for row in rows):
-            first, *others = ledgers.values()
-            require(first, where, *others)
-        whole = _added(rows)
-        total = None
-        if asked.output is Format.TABLE and len(rows) > 1:
-            of_all = msgspec.structs.replace(question, by=())
-            total = added(asks(one, own(name, of_all)) for name, one in ledgers.items())[0]
-        nobody = [
-            line
-            for name, one in ledgers.items()
-            for line in unassigned.note(one, own(name, question))
-        ]
-    found, names = len(rows), list(groups)
-
-    def figures(row: reports.Row) -> dict[str, Any]:
-        keys = dict(zip(names, row.key, strict=True))
-        return keys | record(row.sums, unit, whole, amounts=amounts)
-
-    columns = [*names, *record(whole, unit, whole, amounts=amounts)]
-    if top is not None and sort is None:
-        sort = columns[columns.index("held_s") - (2 if whole.gpu_milli_s else 3)]
-    rows = sorted_by(rows, sort, top, lambda row, name: figures(row)[name], columns)
-    notes = _notes(stands, question, whole.unknown_s, amounts) + nobody
-    notes += [f"the first {len(rows):,} of {found:,} groups"] if len(rows) < found else []
-    if asked.output is Format.TABLE:
-        print_report(names, rows, total, unit, notes, amounts=amounts, wide=asked.is_wide)
-        return
-    write([figures(row) for row in rows], asked.output, columns=columns)
-    for note in notes:
-        say(note)
+        has_total = asked.output is Format.TABLE
+        found = summed(ledgers, each, question, is_total_asked=has_total, amounts=amounts)
+    notes = _notes(stands, question, found.whole.unknown_s, amounts) + found.unassigned
+    show(asked, groups, found, notes, unit=unit, sort=sort, top=top, amounts=amounts)
 
 
 def _own(ledgers: dict[str, sa.Connection], where: dict[str, str]) -> dict[str, sa.Connection]:
@@ -169,15 +135,6 @@ def _own(ledgers: dict[str, sa.Connection], where: dict[str, str]) -> dict[str, 
     if any(len(clusters(one)) > 1 for one in ledgers.values()):
         where["cluster"] = own
     return {name: one for name, one in ledgers.items() if len(ledgers) == 1 or name == own}
-
-
-def _added(rows: list[reports.Row]) -> reports.Sums:
-    """The sum of all groups; pods are not added, since one may be in several groups."""
-    whole = reports.Sums()
-    for row in rows:
-        for name in ("cpu_milli_s", "gpu_milli_s", "memory_mib_s", "held_s", "unknown_s"):
-            setattr(whole, name, getattr(whole, name) + getattr(row.sums, name))
-    return whole
 
 
 def _question(
