@@ -1,9 +1,10 @@
 """The ElasticQuota of each namespace, over time.
 
-For pods without a quota label, by admission's rule (:class:`projections.quota_trees.elastic.served.ElasticQuotas`),
-applied to the existing quotas of each second. A quota exists from its stamp of creation, with its first observed
-spec, and until its observed deletion; one without a stamp existed always. Later specs are valid from the second of
-their observation.
+For pods that no label puts into a quota, by the rule that admission asks
+(:class:`projections.quota_trees.elastic.served.ServedQuotas`),
+applied to what was there at each second. A quota is there from its stamp of creation, by whatever it was seen to say first, and
+until it was seen to be deleted; one without a stamp was always there. What it says later holds from the second at which that was
+seen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from bus.clock import parse_stamp
 from projections import timelines
-from projections.quota_trees.elastic.served import ElasticQuotas
+from projections.quota_trees.elastic.served import ServedQuotas
 from projections.timelines import MICROSECONDS
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _served(namespace: str, objects: list[_States]) -> Timeline:
         for place, (second, seen) in enumerate(states)
     ]
     steps.sort(key=lambda step: step[:3])
-    found: ElasticQuotas[_Seen] = ElasticQuotas()
+    found: ServedQuotas[_Seen] = ServedQuotas()
     timeline = list(NOBODY)
     for second, together in itertools.groupby(steps, key=lambda step: step[0]):
         for *_, seen in together:

@@ -51,24 +51,27 @@ class Writer(Protocol):
 
 def writer(dialect: str) -> Writer:
     """The writer for a dialect's name."""
-    return _Sqlite() if dialect == "sqlite" else _Postgres()
+    return _Prepared(dialect) if dialect == "sqlite" else _Staged(_Prepared("postgresql"))
 
 
-class _Sqlite:
-    dialect = "sqlite"
+class _Prepared:
+    """Prepared statements, one row each."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
 
     def find(self, connection: sa.Connection, table: sa.Table, keys: Rows) -> list[tuple[Any, ...]]:
-        text = statements.find(self.dialect, table, len(keys[0]))
+        text = statements.find(self._dialect, table, len(keys[0]))
         with closing(connection.connection.cursor()) as cursor:
             return [row for key in keys for row in cursor.execute(text, key)]
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if rows:
-            connection.exec_driver_sql(statements.insert(self.dialect, table), list(rows))
+            connection.exec_driver_sql(statements.insert(self._dialect, table), list(rows))
 
     def upsert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if rows:
-            connection.exec_driver_sql(statements.upsert(self.dialect, table), list(rows))
+            connection.exec_driver_sql(statements.upsert(self._dialect, table), list(rows))
 
     def add(
         self,
@@ -81,17 +84,17 @@ class _Sqlite:
         added = list(rows)
         if not added:
             return
-        connection.exec_driver_sql(statements.add(self.dialect, table), added)
-        self._sweep(connection, table, added, counted)
+        connection.exec_driver_sql(statements.add(self._dialect, table), added)
+        self.sweep(connection, table, added, counted)
 
     def delete(
         self, connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], keys: Rows
     ) -> None:
         if keys:
-            text = statements.delete(self.dialect, table, columns)
+            text = statements.delete(self._dialect, table, columns)
             connection.exec_driver_sql(text, list(keys))
 
-    def _sweep(
+    def sweep(
         self, connection: sa.Connection, table: sa.Table, added: list[tuple[Any, ...]], counted: str
     ) -> None:
         """Delete the rows among ``added`` with a count of 0; only after a subtraction."""
@@ -99,14 +102,17 @@ class _Sqlite:
         place = list(table.columns.keys()).index(counted)
         taken = [row[:width] for row in added if row[place] <= 0]
         if taken:
-            connection.exec_driver_sql(statements.sweep(self.dialect, table, counted), taken)
+            connection.exec_driver_sql(statements.sweep(self._dialect, table, counted), taken)
 
 
-class _Postgres(_Sqlite):
-    dialect = "postgresql"
+class _Staged:
+    """Binary COPY into a table, or into its stage; fewer rows by ``prepared`` statements."""
+
+    def __init__(self, prepared: _Prepared) -> None:
+        self._prepared = prepared
 
     def find(self, connection: sa.Connection, table: sa.Table, keys: Rows) -> list[tuple[Any, ...]]:
-        text = statements.find(self.dialect, table, len(keys[0]))
+        text = statements.find("postgresql", table, len(keys[0]))
         arrays = [list(column) for column in zip(*keys, strict=True)]
         with closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, arrays)
@@ -114,15 +120,15 @@ class _Postgres(_Sqlite):
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if len(rows) < STAGED_FROM:
-            super().insert(connection, table, rows)
+            self._prepared.insert(connection, table, rows)
         else:
             _copy(connection, table, table.name, rows)
 
     def upsert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if len(rows) < STAGED_FROM:
-            super().upsert(connection, table, rows)
+            self._prepared.upsert(connection, table, rows)
         else:
-            self._staged(connection, table, rows, statements.upsert_staged(table))
+            self._stage(connection, table, rows, statements.upsert_staged(table))
 
     def add(
         self,
@@ -134,10 +140,10 @@ class _Postgres(_Sqlite):
     ) -> None:
         added = list(rows)
         if len(added) < STAGED_FROM:
-            super().add(connection, table, added, counted=counted)
+            self._prepared.add(connection, table, added, counted=counted)
             return
-        self._staged(connection, table, added, statements.add_staged(table))
-        self._sweep(connection, table, added, counted)
+        self._stage(connection, table, added, statements.add_staged(table))
+        self._prepared.sweep(connection, table, added, counted)
 
     def delete(
         self, connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], keys: Rows
@@ -146,9 +152,9 @@ class _Postgres(_Sqlite):
             text = statements.delete_all(table, columns[0])
             connection.exec_driver_sql(text, ([key[0] for key in keys],))
         else:
-            super().delete(connection, table, columns, keys)
+            self._prepared.delete(connection, table, columns, keys)
 
-    def _staged(self, connection: sa.Connection, table: sa.Table, rows: Rows, text: str) -> None:
+    def _stage(self, connection: sa.Connection, table: sa.Table, rows: Rows, text: str) -> None:
         stage = statements.STAGE.format(table.name)
         connection.exec_driver_sql(
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {stage} (LIKE {table.name}) ON COMMIT DELETE ROWS"

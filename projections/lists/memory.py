@@ -5,8 +5,9 @@ Source: docs/accounting.md (end unseen).
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,37 +24,78 @@ Select = Callable[..., list[tuple[Any, ...]]]
 
 
 class PartMemory:
-    """Parts of each cluster in memory, oldest first, in front of the table of stored parts."""
+    """The newest ``kept`` parts of each cluster in memory, oldest first, in front of the table of stored parts."""
 
-    def __init__(self, select: Select, table: sa.Table) -> None:
-        self._select = select
-        self._lists_table = table
+    def __init__(self, select: Select, table: sa.Table, kept: int) -> None:
+        self._select, self._kept = select, kept
+        self.table = table
         self._parts: dict[str, list[Part]] = defaultdict(list)
         #: Parts of this time or before may be missing in memory.
-        self._dropped_us = NEVER
+        self.dropped_us = NEVER
 
-    def _beside(self, part: Part, until: str, *, is_before: bool) -> Iterator[Part]:
+    def open(self) -> None:
+        """Read the newest stored parts."""
+        newest = queries.newest_parts(self._select, self.table, self._kept)
+        for part in newest:
+            self._parts[part.cluster].append(part)
+        if len(newest) == self._kept:
+            self.dropped_us = newest[0].time_us
+
+    def parts(self, cluster: str) -> Sequence[Part]:
+        """The parts of a cluster in memory, oldest first."""
+        return self._parts[cluster]
+
+    def has_between(self, cluster: str, since_us: int, until_us: int) -> bool:
+        """Whether a cluster has a part in a span of time, its ends included."""
+        if any(since_us <= part.time_us <= until_us for part in self._parts[cluster]):
+            return True
+        return since_us <= self.dropped_us and queries.has_list(
+            self._select, self.table, cluster, since_us, until_us
+        )
+
+    def same(self, part: Part) -> Part | None:
+        """The part of the same time and beginning; None = there is none."""
+        for known in self._parts[part.cluster]:
+            if known.time_us == part.time_us and known.first == part.first:
+                return known
+        is_stored = part.time_us <= self.dropped_us
+        return queries.same_part(self._select, self.table, part) if is_stored else None
+
+    def put(self, part: Part, same: Part | None) -> None:
+        """Add a part, in the place of ``same``."""
+        known = self._parts[part.cluster]
+        if same is not None:
+            known[:] = [one for one in known if one != same]
+        bisect.insort(known, part, key=lambda one: (one.time_us, one.first))
+
+    def settle(self) -> None:
+        """Drop the stored parts that are not among the newest."""
+        for parts in self._parts.values():
+            excess = len(parts) - self._kept
+            if excess > 0:
+                self.dropped_us = max(self.dropped_us, parts[excess - 1].time_us)
+                del parts[:excess]
+
+    def beside(self, part: Part, until: str, *, is_before: bool) -> Iterator[Part]:
         """The parts before or after ``part`` over any uid from its start until ``until``, nearest first."""
         extent = (part.cluster, part.first, until)
-        recent, late = self._known(extent)
+        recent, late = self.known(extent)
         if is_before:
             yield from (one for one in recent if one.time_us < part.time_us)
-            until_us = min(part.time_us, self._dropped_us + 1)
-            yield from self._stored(extent, late, until_us, lambda _: True)
+            until_us = min(part.time_us, self.dropped_us + 1)
+            yield from self.stored(extent, late, until_us, lambda _: True)
         else:
-            yield from self._stored(extent, late, part.time_us, lambda _: True, is_before=False)
+            yield from self.stored(extent, late, part.time_us, lambda _: True, is_before=False)
             yield from (one for one in reversed(recent) if one.time_us > part.time_us)
 
-    def _older(
-        self, pod: Listed, until_us: int, is_asked: Callable[[Part], bool]
-    ) -> Iterator[Part]:
+    def older(self, pod: Listed, until_us: int, is_asked: Callable[[Part], bool]) -> Iterator[Part]:
         """The parts over a pod before ``until_us``, newest first, with uids on request."""
         extent = extent_of(pod)
-        recent, late = self._known(extent)
+        recent, late = self.known(extent)
         yield from (part for part in recent if part.time_us < until_us)
-        yield from self._stored(extent, late, min(until_us, self._dropped_us + 1), is_asked)
+        yield from self.stored(extent, late, min(until_us, self.dropped_us + 1), is_asked)
 
-    def _known(self, extent: queries.Extent) -> tuple[list[Part], list[Part]]:
+    def known(self, extent: queries.Extent) -> tuple[list[Part], list[Part]]:
         """The parts in memory over any of an extent, newest first: all since some moment, and of those before it some."""
         cluster, first, until = extent
         known = [
@@ -61,10 +103,10 @@ class PartMemory:
             for part in reversed(self._parts[cluster])
             if (not until or part.first < until) and (not part.until or part.until > first)
         ]
-        recent = [part for part in known if part.time_us > self._dropped_us]
+        recent = [part for part in known if part.time_us > self.dropped_us]
         return recent, known[len(recent) :]
 
-    def _stored(
+    def stored(
         self,
         extent: queries.Extent,
         late: list[Part],
@@ -76,14 +118,14 @@ class PartMemory:
         """The parts possibly missing in memory: those before a moment newest first, or those after it oldest first.
         With uids on request, and of ``late``.
         """
-        if self._dropped_us == NEVER or (bound_us >= self._dropped_us and not is_before):
+        if self.dropped_us == NEVER or (bound_us >= self.dropped_us and not is_before):
             return
         mine = {(part.time_us, part.first): part for part in late}
         count = _FIRST_READ
         while True:
-            bounds = (NEVER, bound_us) if is_before else (bound_us, self._dropped_us + 1)
+            bounds = (NEVER, bound_us) if is_before else (bound_us, self.dropped_us + 1)
             signed = -count if is_before else count
-            found = queries.parts_between(self._select, self._lists_table, extent, *bounds, signed)
+            found = queries.parts_between(self._select, self.table, extent, *bounds, signed)
             if is_whole := len(found) < count:
                 since_us, until_us = bounds
             else:

@@ -34,7 +34,7 @@ BEATS_KEPT = 64
 ALIVE_US = 75 * 1_000_000
 
 
-class RecentLists(PartMemory):
+class RecentLists:
     """Parts of complete lists, the newest ``kept`` of each cluster in memory. ``added``: the ones of this batch.
 
     Without a table of beats nothing counts but lists.
@@ -48,8 +48,8 @@ class RecentLists(PartMemory):
         beats: sa.Table | None = pod_beats,
         left: sa.Table = pod_departures,
     ) -> None:
-        super().__init__(select, table)
-        self._kept = kept
+        self._select = select
+        self._memory = PartMemory(select, table, kept)
         self._beats_table, self._left_table = beats, left
         self._departures = Departures(select, left)
         self.added: list[Part] = []
@@ -63,11 +63,7 @@ class RecentLists(PartMemory):
 
     def open(self) -> None:
         """Load the newest stored parts."""
-        newest = queries.newest_parts(self._select, self._lists_table, self._kept)
-        for part in newest:
-            self._parts[part.cluster].append(part)
-        if len(newest) == self._kept:
-            self._dropped_us = newest[0].time_us
+        self._memory.open()
         if self._beats_table is None:
             return
         beats = queries.newest_beats(self._select, BEATS_KEPT)
@@ -90,8 +86,8 @@ class RecentLists(PartMemory):
             return None
         known.insert(place, time_us)
         self.beats_added.append((cluster, time_us, sequence))
-        parts = self._parts[cluster]
-        return time_us <= self._dropped_us or (bool(parts) and parts[-1].time_us > time_us)
+        parts = self._memory.parts(cluster)
+        return time_us <= self._memory.dropped_us or (bool(parts) and parts[-1].time_us > time_us)
 
     def next_beat(self, cluster: str, after_us: int) -> int | None:
         """The first beat after a moment; None where there is none."""
@@ -108,11 +104,7 @@ class RecentLists(PartMemory):
         beat = self._beat(cluster, us)
         if beat is None or us - beat <= ALIVE_US:
             return True
-        if any(us - ALIVE_US <= part.time_us <= us for part in self._parts[cluster]):
-            return True
-        return us - ALIVE_US <= self._dropped_us and queries.has_list(
-            self._select, self._lists_table, cluster, us - ALIVE_US, us
-        )
+        return self._memory.has_between(cluster, us - ALIVE_US, us)
 
     def proof(self, pod: Listed, version: str, us: int, since_us: int) -> int:
         """The newest moment from ``since_us`` to ``us`` with a proof of a pod ended at ``version``, by lists or
@@ -123,7 +115,7 @@ class RecentLists(PartMemory):
         def is_asked(part: Part) -> bool:
             return precedes(part.resource_version, part.time_us, version, us)
 
-        for part in self._older(pod, us + 1, is_asked):
+        for part in self._memory.older(pod, us + 1, is_asked):
             if part.time_us <= proven_us:
                 break
             if is_asked(part) and pod.uid in part.uids:
@@ -146,20 +138,16 @@ class RecentLists(PartMemory):
 
         Of two lists of one moment the later one by version counts, whichever arrived first.
         """
-        known = self._parts[part.cluster]
-        may_be_stored = part.time_us <= self._dropped_us
-        same = next((p for p in known if p.time_us == part.time_us and p.first == part.first), None)
-        if same is None and may_be_stored:
-            same = queries.same_part(self._select, self._lists_table, part)
+        known, same = self._memory.parts(part.cluster), self._memory.same(part)
         if same is not None and rank(part) <= rank(same):
             return None
+        may_be_stored = part.time_us <= self._memory.dropped_us
         is_late = may_be_stored or (bool(known) and known[-1].time_us > part.time_us)
         self._depart(part, same)
         self.replaced = same.uids if same is not None else frozenset()
         if same is not None:
-            known[:] = [p for p in known if p != same]
             self.added = [p for p in self.added if p != same]
-        bisect.insort(known, part, key=lambda p: (p.time_us, p.first))
+        self._memory.put(part, same)
         self.added.append(part)
         return is_late or same is not None
 
@@ -172,8 +160,8 @@ class RecentLists(PartMemory):
         until = part.until
         if same is not None:
             until = max(until, same.until) if until and same.until else ""
-        before = departures.stretches(part, until, self._beside(part, until, is_before=True))
-        after = departures.stretches(part, until, self._beside(part, until, is_before=False))
+        before = departures.stretches(part, until, self._memory.beside(part, until, is_before=True))
+        after = departures.stretches(part, until, self._memory.beside(part, until, is_before=False))
         for uid, removed, added in departures.changes(before, after, same, part):
             self._departures.change(uid, removed, added, part)
 
@@ -187,22 +175,24 @@ class RecentLists(PartMemory):
             return precedes(version, observed_us, part.resource_version, part.time_us)
 
         extent = extent_of(pod)
-        recent, late = self._known(extent)
+        recent, late = self._memory.known(extent)
         yield from recent
-        until_us = self._dropped_us + 1
+        until_us = self._memory.dropped_us + 1
         last = recent[-1] if recent else None
         if last is None:
-            last = next(self._stored(extent, late, until_us, lambda _: True), None)
+            last = next(self._memory.stored(extent, late, until_us, lambda _: True), None)
             if last is None:
                 return
             yield last
             until_us = last.time_us
-        if self._dropped_us != NEVER and pod.uid not in last.uids:
+        if self._memory.dropped_us != NEVER and pod.uid not in last.uids:
             left_us = self._departures.newest(pod.cluster, pod.uid, until_us)
             since_us = NEVER if left_us is None else left_us
             earlier_us = observed_us - EARLIER_US
             oldest_us = max(since_us, earlier_us)
-            for part in self._stored(extent, late, oldest_us, lambda _: False, is_before=False):
+            for part in self._memory.stored(
+                extent, late, oldest_us, lambda _: False, is_before=False
+            ):
                 if part.time_us >= until_us:
                     break
                 if is_asked(part):
@@ -210,31 +200,31 @@ class RecentLists(PartMemory):
                     break
             if since_us < earlier_us:
                 until_us = min(until_us, earlier_us + 1)
-                for part in self._stored(extent, late, until_us, lambda _: False):
+                for part in self._memory.stored(extent, late, until_us, lambda _: False):
                     if part.time_us <= since_us:
                         break
                     yield part
             if left_us is None:
                 return
             # The list before its departure had it.
-            for part in self._stored(extent, late, left_us + 1, lambda _: False):
+            for part in self._memory.stored(extent, late, left_us + 1, lambda _: False):
                 yield msgspec.structs.replace(part, uids=frozenset((pod.uid,)))
                 break
             until_us = left_us
-        yield from self._stored(extent, late, until_us, is_asked)
+        yield from self._memory.stored(extent, late, until_us, is_asked)
 
     def may_change(self, pod: Listed, part: Part) -> bool:
         """Whether ``part``, the newest, may change :meth:`absence`: not where the one before it said the same."""
         version, time_us, _ = pod.history[-1]
         since_us = time_us - EARLIER_US
         is_missing = pod.uid not in part.uids
-        for known in reversed(self._parts[pod.cluster]):
+        for known in reversed(self._memory.parts(pod.cluster)):
             is_after = precedes(version, time_us, known.resource_version, known.time_us)
             if not is_after and known.time_us <= since_us:
-                return is_missing or known.time_us <= self._dropped_us
+                return is_missing or known.time_us <= self._memory.dropped_us
             if is_after and known.covers(pod.uid) and known is not part:
                 return is_missing != (pod.uid not in known.uids)
-        return is_missing or self._dropped_us != NEVER
+        return is_missing or self._memory.dropped_us != NEVER
 
     def changes(self) -> Changes:
         """The changes of the batch, as rows of its tables. The next batch begins: nothing is added yet."""
@@ -242,7 +232,7 @@ class RecentLists(PartMemory):
             (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
             for p in self.added
         ]
-        found: dict[sa.Table, list[tuple[Any, ...]]] = {self._lists_table: parts}
+        found: dict[sa.Table, list[tuple[Any, ...]]] = {self._memory.table: parts}
         if self._beats_table is not None:
             found[self._beats_table] = self.beats_added
         again, found[self._left_table] = self._departures.rows()
@@ -258,8 +248,4 @@ class RecentLists(PartMemory):
             if excess > 0:
                 self._beats_dropped_us = max(self._beats_dropped_us, beats[excess - 1])
                 del beats[:excess]
-        for parts in self._parts.values():
-            excess = len(parts) - self._kept
-            if excess > 0:
-                self._dropped_us = max(self._dropped_us, parts[excess - 1].time_us)
-                del parts[:excess]
+        self._memory.settle()

@@ -12,7 +12,8 @@ script of a workspace's probe is taken to report that same activity.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -40,6 +41,8 @@ KUBEFLOW_PERIOD = 1
 WORKSPACE_RETRY_SECONDS = 300
 WORKSPACE_PROBE_SECONDS = 3600
 
+Reconciling: TypeAlias = Callable[[Notebook, NotebookSampled, int, Stamp], Pass]
+
 
 class Culler(Protocol):
     """One notebook's culler."""
@@ -52,46 +55,51 @@ class Culler(Protocol):
 
 
 class _Kubeflow:
-    def __init__(self, idle_seconds: int) -> None:
+    """Kubeflow's culler, or one with its annotations. ``reconciling``: one pass of it, with the idle limit in minutes."""
+
+    def __init__(self, idle_seconds: int, reconciling: Reconciling) -> None:
         self._minutes = idle_seconds // 60
+        self._reconciling = reconciling
         self._stamps: Annotations = {}
 
     def stops(self, fact: NotebookSampled, at_us: int, run: Run, is_readable: bool) -> bool:
         notebook = Notebook("", fact.uid, self._stamps)
-        done = self._pass(notebook, fact, Stamp(at_us * 1_000))
+        done = self._reconciling(notebook, fact, self._minutes, Stamp(at_us * 1_000))
         self._stamps = done.annotations or {}
         return done.decision == "cull"
-
-    def _pass(self, notebook: Notebook, fact: NotebookSampled, now: Stamp) -> Pass:
-        return reconcile(
-            notebook,
-            pod_exists=True,
-            kernels=_kernels(fact),
-            idle_minutes=self._minutes,
-            period_minutes=KUBEFLOW_PERIOD,
-            now=now,
-        )
 
     def restarted(self) -> None:
         self._stamps = {}
 
 
-class _OpenDataHub(_Kubeflow):
-    def _pass(self, notebook: Notebook, fact: NotebookSampled, now: Stamp) -> Pass:
-        terminals = _read(fact, jupyter.TERMINALS)
-        if terminals is None:
-            open_ones = None
-        else:
-            open_ones = [_stamp(terminals)] if terminals.active_us is not None else []
-        return reconcile_with_terminals(
-            notebook,
-            pod_exists=True,
-            kernels=_answer(_kernels(fact)),
-            terminals=_answer(open_ones),
-            idle_minutes=self._minutes,
-            period_minutes=KUBEFLOW_PERIOD,
-            now=now,
-        )
+def _of_kubeflow(notebook: Notebook, fact: NotebookSampled, idle_minutes: int, now: Stamp) -> Pass:
+    return reconcile(
+        notebook,
+        pod_exists=True,
+        kernels=_kernels(fact),
+        idle_minutes=idle_minutes,
+        period_minutes=KUBEFLOW_PERIOD,
+        now=now,
+    )
+
+
+def _of_open_data_hub(
+    notebook: Notebook, fact: NotebookSampled, idle_minutes: int, now: Stamp
+) -> Pass:
+    terminals = _read(fact, jupyter.TERMINALS)
+    if terminals is None:
+        open_ones = None
+    else:
+        open_ones = [_stamp(terminals)] if terminals.active_us is not None else []
+    return reconcile_with_terminals(
+        notebook,
+        pod_exists=True,
+        kernels=_answer(_kernels(fact)),
+        terminals=_answer(open_ones),
+        idle_minutes=idle_minutes,
+        period_minutes=KUBEFLOW_PERIOD,
+        now=now,
+    )
 
 
 class _Hub:
@@ -157,8 +165,8 @@ class _Workspace:
 
 #: By the name that people know it by: the culler of one notebook, for an idle limit in seconds.
 CULLERS: dict[str, Callable[[int], Culler]] = {
-    "kubeflow": _Kubeflow,
-    "opendatahub": _OpenDataHub,
+    "kubeflow": partial(_Kubeflow, reconciling=_of_kubeflow),
+    "opendatahub": partial(_Kubeflow, reconciling=_of_open_data_hub),
     "jupyterhub": _Hub,
     "workspaces": _Workspace,
 }

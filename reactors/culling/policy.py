@@ -65,8 +65,8 @@ class QuietWindow(BaseModel):
         )
 
 
-class Overrides(BaseModel):
-    """What a rule may say differently; None = as the policy says."""
+class CullingRule(BaseModel):
+    """Overrides for the notebooks that fit every pattern given here (shell patterns, `*` and `?`); None = as the policy says."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,11 +80,6 @@ class Overrides(BaseModel):
     keep_until: AwareDatetime | None = None
     required_source: str | None = None
     quiet: tuple[QuietWindow, ...] | None = None
-
-
-class CullingRule(Overrides):
-    """Overrides for the notebooks that fit every pattern given here (shell patterns, `*` and `?`)."""
-
     namespace: str = "*"
     team: str = "*"
     image: str = "*"
@@ -185,7 +180,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
     """The limits of one notebook: the policy's, the first fitting rule's, the notebook's own, the later ones first."""
-    rule = next((rule for rule in policy.rules if rule.fits(subject)), Overrides())
+    rule = next((rule for rule in policy.rules if rule.fits(subject)), CullingRule())
     asked_seconds, exempt, ignored = _asked(policy, subject.annotations)
     limits = {
         name: getattr(policy, name) if getattr(rule, name) is None else getattr(rule, name)
@@ -207,7 +202,7 @@ def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
     )
 
 
-_OVERRIDDEN = tuple(name for name in Overrides.model_fields if name in CullingPolicy.model_fields)
+_OVERRIDDEN = tuple(name for name in CullingRule.model_fields if name in CullingPolicy.model_fields)
 
 
 def _asked(

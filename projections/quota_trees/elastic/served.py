@@ -15,9 +15,8 @@ Source: Koordinator's ``ElasticQuota`` and the one of scheduler-plugins, one for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from projections.engine.parts import Part
 from projections.quota_trees.elastic.shape import Quota
 from projections.quota_trees.elastic.topology import Topology
 
@@ -61,23 +60,16 @@ class Seen(Protocol):
 Q = TypeVar("Q", bound=Seen)
 
 
-class ElasticQuotas(Part, Generic[Q]):
+class ServedQuotas(Generic[Q]):
     """Every observed and existing ElasticQuota."""
 
-    derived = frozenset({"_topology", "_namesakes"})
-
-    def __init__(self) -> None:
-        #: By name and namespace.
-        self._found: dict[str, dict[str, Q]] = {}
+    def __init__(self, found: dict[str, dict[str, Q]] | None = None) -> None:
+        self._found: dict[str, dict[str, Q]] = {} if found is None else found
         self._topology = Topology()
         #: By namespace, the names of quotas in it without effect.
         self._namesakes: dict[str, set[str]] = {}
-
-    def restore(self, saved: Any) -> None:
-        """Load the saved state, in a new object. The valid quotas and their namespaces are computed from the quotas."""
-        super().restore(saved)
-        for name, found in self._found.items():
-            self._place(name, min(found.values(), key=_age))
+        for name, named in self._found.items():
+            self._place(name, min(named.values(), key=_age))
 
     def take(self, seen: Q) -> tuple[Q, bool]:
         """The valid quota of this name, and whether pods without a label may belong to another quota than before.
