@@ -34,6 +34,7 @@ from bus.sources.openb import GPU_NODES_FILE, SOURCE, TraceNode, TracePod, read_
 from projections.cluster import ClusterState, Pod
 from reactors.scheduling.columns.pod_shapes import typical_kinds
 from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Cycle
 from reactors.scheduling.framework.profiles import Enabled, Profile
 from reactors.scheduling.framework.runner import Framework
@@ -211,13 +212,13 @@ def framework_of(scene: Scene, policy: Name) -> Framework:
     state = ClusterState()
     for fact, event in nodes_of(scene.nodes):
         state.apply(fact, event)
-    return Framework(profile, Columns(state))
+    return Framework(profile, PluginContext(Columns(state)))
 
 
 def replay(scene: Scene, policy: Name, arrived: Callable[[int], None] = lambda _: None) -> Result:
     """Place every pod of an order. ``arrived`` is told how many have come."""
     framework = framework_of(scene, policy)
-    arrivals = framework.columns.learned()
+    arrivals = framework.columns.facts.learned()
     pods = list(pods_of(scene))
     began = time.process_time()
     placements: list[Placement | None] = []
@@ -258,7 +259,7 @@ def result_of(
 
 def place(framework: Framework, pod: Pod) -> Placement | None:
     """Place a pod on its best node; None where it fits nowhere."""
-    cycle = Cycle(pod, framework.columns)
+    cycle = Cycle(pod, framework.context)
     choice = framework.choose(cycle, pod.started_us)
     if choice.row < 0:
         return None

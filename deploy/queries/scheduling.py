@@ -18,6 +18,7 @@ from reactors.scheduling import NAME as SCHEDULING
 from reactors.scheduling.columns.table import Columns
 from reactors.scheduling.cycle.passes import Scheduler
 from reactors.scheduling.cycle.trial import attempts
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.explaining import Explanation, explained
 from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.gangs.state import Gangs
@@ -60,7 +61,7 @@ def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Wa
         scheduler.begin(at_us)
     found = [
         Waits(
-            scheduler.pod(one.uid),
+            scheduler.runners.pod(one.uid),
             "assumed",
             one.node,
             f"waits for {', '.join(one.waits)}" if one.waits else "",
@@ -138,9 +139,9 @@ def explained_pods(
     if own.scheduler is not None:
         if own.scheduler.reservations is not None:
             uids = sorted(uid for uid in uids if uid in state.reservations)
-            found += map(own.scheduler.pod, uids)
+            found += map(own.scheduler.runners.pod, uids)
         for pod in found:
-            profile = own.scheduler.profile_of(pod)
+            profile = own.scheduler.runners.profile_of(pod)
             one = own.scheduler.queues[profile].get(pod.uid) if profile else None
             if one is not None:
                 yield pod, explained(own.scheduler.frameworks[profile], pod, sequence), one
@@ -148,7 +149,7 @@ def explained_pods(
     default = default_profile(name)
     waiting = [pod for pod in found if default.takes(pod) and not pod.node and not pod.is_ended]
     if waiting:
-        framework = Framework(default, Columns(state))
+        framework = Framework(default, PluginContext(Columns(state)))
         for pod in waiting:
             yield pod, explained(framework, pod, sequence), None
 
@@ -176,7 +177,7 @@ def tried(
     from reactors.scheduling.diagnosis.manifests import pod_of
 
     columns = Columns(state)
-    framework = Framework(default_profile("check"), columns)
+    framework = Framework(default_profile("check"), PluginContext(columns))
     done = []
     for number, manifest in enumerate(manifests, 1):
         pod = pod_of(manifest, number, namespace, state, labels)

@@ -19,9 +19,9 @@ from reactors.engine.snapshots import at
 from reactors.scheduling import NAME as SCHEDULING
 from reactors.scheduling.columns.table import Placed
 from reactors.scheduling.cycle.passes import Scheduler
-from reactors.scheduling.cycle.trial import hold
 from reactors.scheduling.framework.contract import Cycle
 from reactors.scheduling.framework.runner import Framework
+from reactors.scheduling.preemption.nominations import hold
 from reactors.scheduling.state import SchedulingState
 
 #: Decisions of which is told, the newest.
@@ -123,7 +123,7 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
     assert isinstance(known, SchedulingState)
     scheduler, pods = known.scheduler, replica.cluster_state.pods
     if scheduler is not None and scheduler.reservations is not None:
-        pods = {**scheduler.reservations.stand_ins(), **pods}
+        pods = {**scheduler.reservations.known.stand_ins(), **pods}
     if scheduler is None or fact.profile not in scheduler.frameworks or one.pod.uid not in pods:
         raise AbsentObjectError(f"at event {fact.after:,} the pod did not wait for this scheduler")
     parts = [
@@ -137,7 +137,7 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
         if (part.part, tried) == (fact.part, one.pod):
             break
         if tried.node >= 0 and tried.uid in pods:
-            before = Cycle(pods[tried.uid], scheduler.columns)
+            before = Cycle(pods[tried.uid], scheduler.context)
             framework, node = scheduler.frameworks[part.profile], part.nodes[tried.node]
             framework.prepare(before)
             cpus = part.cpus.get(tried.uid)
@@ -169,17 +169,17 @@ def _nominated_before(
 
 def _derived(framework: Framework, pod: Pod, sequence: int) -> Derived:
     names = framework.columns.names
-    cycle = Cycle(pod, framework.columns)
+    cycle = Cycle(pod, framework.context)
     choice = framework.choose(cycle, sequence)
     refused: dict[str, dict[str, list[str]]] = {}
-    asked = [(plugin.name, found) for plugin, found in framework.refusals(cycle)]
-    left_out = framework.left_out(cycle)
+    asked = [(plugin.name, found) for plugin, found in framework.filtering.refusals(cycle)]
+    left_out = framework.filtering.left_out(cycle)
     for name, found in ([(left_out[0], [left_out[1]])] if left_out else []) + asked:
         for refusal in found:
             for row in refusal.nodes.nonzero()[0].tolist():
                 refused.setdefault(names[row], {}).setdefault(name, []).append(refusal.reason)
     # Who fits beside the pods of a node, but not beside those that it is held for.
-    for row, name, found in framework.held(cycle, np.arange(len(names))):
+    for row, name, found in framework.filtering.held(cycle, np.arange(len(names))):
         refused.setdefault(names[row], {name: [refusal.reason for refusal in found]})
     return Derived(
         names[choice.row] if choice.row >= 0 else "",

@@ -6,7 +6,7 @@ should pay. Whoever places nothing never imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,14 +24,19 @@ RULES = 11
 
 
 def scheduler_of(
-    policy: SchedulingPolicy, cluster: ClusterState, is_shadow: bool, dealt: Mapping[str, Dealt]
+    policy: SchedulingPolicy,
+    cluster: ClusterState,
+    is_shadow: bool,
+    dealt: Mapping[str, Dealt],
+    quotas: Callable[[], QuotaState | None],
 ) -> Scheduler:
-    """A scheduler that has not begun."""
+    """A scheduler that has not begun. ``quotas``: makes the state of quotas, where a plugin reads it."""
     from reactors.scheduling.cycle.passes import Scheduler
 
     return Scheduler(
-        policy.made(), cluster, is_shadow=is_shadow, dealt=dealt, preemption=policy.preemption
-    )
+        policy.made(), cluster, is_shadow=is_shadow, dealt=dealt, preemption=policy.preemption,
+        quotas=quotas,
+    )  # fmt: skip
 
 
 def quotas_of(cluster: ClusterState, trees: QuotaTrees) -> QuotaState:

@@ -140,14 +140,16 @@ class Placements:
         if scheduler is None or found is None:
             return None
         known = Known(
-            scheduler.pod(placement.uid), scheduler.columns, partial(self.annotations, placement)
+            scheduler.runners.pod(placement.uid),
+            scheduler.columns,
+            partial(self.annotations, placement),
         )
-        return scheduler.binders[found.profile], known
+        return scheduler.runners.binders[found.profile], known
 
     def annotations(self, placement: Placement) -> dict[str, str]:
         """What plugins have written on a pod when it is bound."""
         scheduler = self._state.scheduler
-        return scheduler.annotations(placement.uid) if scheduler is not None else {}
+        return scheduler.assumed_pods.annotations(placement.uid) if scheduler is not None else {}
 
     def waiting(self) -> dict[str, tuple[Subject, str]]:
         """Every pod that was tried, or never will be as it is, and why it has no node; by uid.
@@ -181,7 +183,7 @@ class Placements:
         from reactors.scheduling.cycle.claim_states import bindable_us
 
         pods, at_us = self._replica.cluster_state.pods, self._state.at_us
-        outstanding = [one for one in scheduler.outstanding() if one.uid in pods]
+        outstanding = [one for one in scheduler.assumed_pods.outstanding() if one.uid in pods]
         late = [pods[one.uid] for one in outstanding if one.deadline_us <= at_us]
         volumes = scheduler.columns.volumes
         # A pod whose volume is being made is not bound yet.

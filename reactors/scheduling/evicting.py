@@ -35,7 +35,7 @@ def decide(
     if scheduler is None or policy.preemption == "off":
         return ()
     nominations = scheduler.nominations
-    budgets = known(scheduler.columns.disruption_budgets()) if nominations.all else []
+    budgets = known(scheduler.columns.facts.disruption_budgets()) if nominations.all else []
     for one, staying in nominations.staying():
         asker = state.pod(one.uid)
         if asker is None:

@@ -20,7 +20,8 @@ Source: docs/scheduling.md; docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -142,7 +143,7 @@ class SchedulingState(Part):
             self.counts.settled(fact)
             for one in fact.failed:
                 reason = f"{one.result}: {one.message}" if one.message else one.result
-                scheduler.take_back(one.uid, one.passed, reason, event.time_us)
+                scheduler.assumed_pods.take_back(one.uid, one.passed, reason, event.time_us)
         elif isinstance(fact, EffectSettled):
             if fact.reactor == NAME:
                 scheduler.settled(fact, event.time_us)
@@ -180,7 +181,7 @@ class SchedulingState(Part):
 
     def _go_by(self, fact: PolicyChanged, cluster: str) -> None:
         """Begin again by another policy. Binds that may be under way keep their room; shadows end."""
-        kept = [] if self.scheduler is None else list(self.scheduler.outstanding())
+        kept = [] if self.scheduler is None else list(self.scheduler.assumed_pods.outstanding())
         try:
             policy = SchedulingPolicy.model_validate(fact.policy)
         except ValidationError:
@@ -188,7 +189,7 @@ class SchedulingState(Part):
             self.mode, policy = "off", SchedulingPolicy()
         else:
             self.mode = fact.mode
-        dealt = self.dealt if self.scheduler is None else self.scheduler.columns.dealt
+        dealt = self.dealt if self.scheduler is None else self.scheduler.columns.placements.dealt
         self.dealt = {uid: one for uid, one in dealt.items() if uid in self._cluster.pods}
         gangs = None if self.scheduler is None else self.scheduler.gangs.saved()
         reservations = None if self.scheduler is None else self.scheduler.handed_on(kept)
@@ -198,21 +199,28 @@ class SchedulingState(Part):
         )
         self.scheduler = None
         if self.mode != "off" or kept:
-            self.scheduler = self._made(policy, self.dealt)
-            reads = any(one.reads_quotas for one in self.scheduler.frameworks.values())
-            if not reads:
-                self.quotas = None
-            elif self.quotas is None:
-                self.quotas = self._load_quotas(self._cluster, self._trees)
-                self.quotas.begin(cluster)
-            self.scheduler.columns.quotas, self.scheduler.columns.at_us = self.quotas, self.at_us
-            self.scheduler.begin(self.at_us, gangs, reservations)
-            self.scheduler.adopt(kept)
+            own = self.scheduler = self._made(
+                policy, self.dealt, partial(self._begun_quotas, cluster)
+            )
+            self.quotas, own.columns.at_us = own.context.quotas, self.at_us
+            own.begin(self.at_us, gangs, reservations)
+            own.adopt(kept)
         else:
             self.quotas = None
 
-    def _made(self, policy: SchedulingPolicy, dealt: Mapping[str, Dealt]) -> Scheduler:
-        return self._load(policy, self._cluster, self.mode == "shadow", dealt)
+    def _begun_quotas(self, cluster: str) -> QuotaState:
+        if self.quotas is None:
+            self.quotas = self._load_quotas(self._cluster, self._trees)
+            self.quotas.begin(cluster)
+        return self.quotas
+
+    def _made(
+        self,
+        policy: SchedulingPolicy,
+        dealt: Mapping[str, Dealt],
+        quotas: Callable[[], QuotaState | None],
+    ) -> Scheduler:
+        return self._load(policy, self._cluster, self.mode == "shadow", dealt, quotas)
 
     def saved(self) -> SavedScheduling:
         """What a snapshot holds."""
@@ -222,11 +230,11 @@ class SchedulingState(Part):
             {name: queue.saved() for name, queue in own.queues.items()} if own else {},
             {name: queue.number for name, queue in own.queues.items()} if own else {},
             list(own.assumed.values()) if own else [],
-            own.columns.dealt if own else self.dealt,
+            own.columns.placements.dealt if own else self.dealt,
             own.touched if own else {}, self.counts.saved(),
             list(own.nominations) if own else [],
             own.nominations.evicting if own else {}, own.nominations.rested if own else {},
-            own.columns.arrivals.saved() if own and own.columns.arrivals else None,
+            own.columns.facts.arrivals.saved() if own and own.columns.facts.arrivals else None,
             self.quotas.seen.saved() if self.quotas else None,
             own.gangs.saved() if own else None,
             own.saved_reservations() if own else None,
@@ -241,13 +249,14 @@ class SchedulingState(Part):
             self.quotas.restore(saved.quotas)
         if saved.mode != "off" or saved.assumed:
             policy = SchedulingPolicy.model_validate_json(saved.policy)
-            own = self.scheduler = self._made(policy, saved.dealt)
-            own.columns.quotas, own.columns.at_us = self.quotas, self.at_us
+            own = self.scheduler = self._made(policy, saved.dealt, lambda: self.quotas)
+            own.columns.at_us = self.at_us
             own.gangs.begin(saved.gangs)
             own.restore(saved.waiting, saved.numbers, saved.assumed, saved.reservations)
             own.touched.update(saved.touched)
             own.nominations.restore(saved.nominated, saved.evicting, saved.rested)
-            own.recall(saved.arrivals)
+            if saved.arrivals is not None:
+                own.columns.facts.recall(saved.arrivals)
 
     # questions
 
@@ -258,10 +267,10 @@ class SchedulingState(Part):
     @property
     def outstanding(self) -> Iterable[Assumed]:
         """The pods to bind, or whose bind is not confirmed, the oldest first."""
-        return self.scheduler.outstanding() if self.scheduler is not None else ()
+        return self.scheduler.assumed_pods.outstanding() if self.scheduler is not None else ()
 
     def overtaken(self, found: Assumed) -> str:
         """Why a pod must not be bound as it was decided, a token; "" = it may."""
         if self.scheduler is None:
             return "settled"
-        return self.scheduler.overtaken(found, self.at_us)
+        return self.scheduler.assumed_pods.overtaken(found, self.at_us)

@@ -18,6 +18,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources import claims, csi_nodes, namespaces, nodes, pods, volumes
 from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Cycle, Score
 from reactors.scheduling.framework.explaining import explained
 from reactors.scheduling.framework.profiles import Enabled, Profile
@@ -274,7 +275,7 @@ def _difference(world, created, decided):
     pod = world.state.pods[created["metadata"]["uid"]]
     name = created["spec"]["schedulerName"]
     enabled = tuple(Enabled(one, weight) for one, weight in PROFILES[name])
-    framework = Framework(Profile(name, enabled), Columns(world.state))
+    framework = Framework(Profile(name, enabled), PluginContext(Columns(world.state)))
     waits = framework.pre_enqueue(pod)
     if waits:
         return f"{name} would not queue it: {waits}"
@@ -286,7 +287,7 @@ def _difference(world, created, decided):
             if ours.message == theirs
             else f"{name} {ours.node or ours.message!r}, not {theirs!r}"
         )
-    choice = framework.choose(Cycle(pod, framework.columns), 0)
+    choice = framework.choose(Cycle(pod, framework.context), 0)
     best = choice.rows[choice.totals == choice.totals.max(initial=0)] if choice.rows.size else ()
     fitting = [framework.columns.names[row] for row in np.asarray(best, int)]
     if node in fitting:

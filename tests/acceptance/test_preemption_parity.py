@@ -15,6 +15,7 @@ import pytest
 
 from bus.sources import disruptions, namespaces, nodes, pods
 from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Cycle
 from reactors.scheduling.framework.explaining import explained
 from reactors.scheduling.framework.profiles import Enabled, Profile
@@ -131,13 +132,13 @@ class Crowd:
         pod = self.world.state.pods[created["metadata"]["uid"]]
         enabled = (*PROFILES["all"], (DefaultPreemption(), 1))
         profile = Profile(NAME, tuple(Enabled(*one) for one in enabled))
-        framework = Framework(profile, Columns(self.world.state))
+        framework = Framework(profile, PluginContext(Columns(self.world.state)))
         found = explained(framework, pod, 0)
         if found.node:
             return None
         message, candidates = found.message, []
         for seed in range(TIES):
-            one = framework.post_filter(Cycle(pod, framework.columns), seed)
+            one = framework.post_filter(Cycle(pod, framework.context), seed)
             if not one.node:
                 message = f"{message} {one.message}"
                 break

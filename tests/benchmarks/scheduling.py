@@ -32,6 +32,7 @@ from bus.events.devices import NodeDevice, NodeDevicesObserved
 from bus.events.nodes import NodeObserved
 from projections.cluster import ClusterState, Pod
 from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Cycle
 from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.catalogue import default_profile, profile_of
@@ -137,11 +138,12 @@ def pods(kind: str, count: int) -> Iterator[Pod]:
 
 def placed(framework: Framework, kind: str, count: int) -> float:
     """Pods a CPU second."""
-    columns, waiting = framework.columns, list(pods(kind, count))
+    columns, context = framework.columns, framework.context
+    waiting = list(pods(kind, count))
     began = time.process_time()
     for pod in waiting:
-        row = framework.choose(Cycle(pod, columns), pod.started_us).row
-        columns.place(pod, columns.names[row], framework.cards(Cycle(pod, columns), row))
+        row = framework.choose(Cycle(pod, context), pod.started_us).row
+        columns.place(pod, columns.names[row], framework.cards(Cycle(pod, context), row))
     spent = time.process_time() - began
     for pod in waiting:
         columns.take_back(pod.uid)
@@ -150,7 +152,9 @@ def placed(framework: Framework, kind: str, count: int) -> float:
 
 def run(args: argparse.Namespace) -> Report:
     """One cluster, emptied after each kind."""
-    framework = Framework(default_profile("default-scheduler"), Columns(cluster(args.nodes)))
+    framework = Framework(
+        default_profile("default-scheduler"), PluginContext(Columns(cluster(args.nodes)))
+    )
     rates: dict[str, list[float]] = {"plain": [], "zone": [], "spread": [], "apart": []}
     placed(framework, "plain", args.pods // 10)
     for _ in range(args.rounds):
@@ -167,11 +171,14 @@ def run(args: argparse.Namespace) -> Report:
         measure.verdict("grown by five times the pods, MiB", grown[1:], "<=", 5),
     ]
     shares = Framework(
-        profile_of("shares", {"DeviceShare": 5}, {}), Columns(cluster(1_000, **_CARDS))
+        profile_of("shares", {"DeviceShare": 5}, {}),
+        PluginContext(Columns(cluster(1_000, **_CARDS))),
     )
     shared = [placed(shares, "share", args.pods) for _ in range(args.rounds)]
     goals.append(measure.verdict("pods with shares of GPUs a CPU second", shared, ">=", 300))
-    joint = Framework(profile_of("joint", {"DeviceShare": 5}, {}), Columns(with_devices(1_000)))
+    joint = Framework(
+        profile_of("joint", {"DeviceShare": 5}, {}), PluginContext(Columns(with_devices(1_000)))
+    )
     near = [placed(joint, "joint", args.pods) for _ in range(args.rounds)]
     goals.append(measure.verdict("pods with RDMA devices near their cards a CPU second", near, ">=", 300))  # fmt: skip
     nodes = [appeared(args.nodes) for _ in range(args.rounds)]

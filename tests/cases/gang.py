@@ -7,6 +7,7 @@ from bus.clock import SECOND_US
 from bus.sources.catalogue import POD_GROUPS, PODS
 from bus.sources.podgroups import COPY
 from projections.cluster.pod_terms import PodGroup
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Code, Cycle
 from reactors.scheduling.gangs import phases
 from reactors.scheduling.gangs.cycles import GangCycles
@@ -84,7 +85,8 @@ class Gang:
 
     def __init__(self, mode="NonStrict", total=None):
         self.world = World().node("a")
-        self.gangs = self.world.columns.gangs = Gangs(self.world.state, lambda pod: True)
+        self.gangs = Gangs(self.world.state, lambda pod: True)
+        self.context = PluginContext(self.world.columns, self.gangs)
         self.world.listeners.append(self.gangs.follow)
         self.mode, self.total = mode, total
 
@@ -104,7 +106,7 @@ class Gang:
         return self.world.pod(uid, node, constraints=raw)
 
     def cycle(self, uid):
-        return Cycle(self.world.state.pods[uid], self.world.columns)
+        return Cycle(self.world.state.pods[uid], self.context)
 
 
 def permit(given):

@@ -29,7 +29,7 @@ def placed(case, policy):
     framework = framework_of(scene, policy)
     columns = framework.columns
     index = {node[0]: at for at, node in enumerate(case["nodes"])}
-    total, found = int(columns.idle.sum()), []
+    total, found = int(columns.cards.idle.sum()), []
     for pod in pods_of(scene):
         one = place(framework, pod)
         found.append(one and [index[one.node], *one.cards])
@@ -37,7 +37,7 @@ def placed(case, policy):
     return {
         "placements": found,
         "failed": found.count(None),
-        "used_gpu_milli": total - int(columns.idle.sum()),
+        "used_gpu_milli": total - int(columns.cards.idle.sum()),
         "total_gpu_milli": total,
         "frag_milli": round(fragmentation(given).total(), 3),
     }

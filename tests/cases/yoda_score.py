@@ -137,7 +137,7 @@ class Reserving(msgspec.Struct, frozen=True):
 
 def _framework(world, plugins):
     enabled = [Enabled(one, weight) for one, weight in plugins]
-    return Framework(Profile("case", (Enabled(PrioritySort()), *enabled)), world.columns)
+    return Framework(Profile("case", (Enabled(PrioritySort()), *enabled)), world.context)
 
 
 def _score_total(given, expect):
@@ -234,10 +234,12 @@ def _permit(given, expect):
     for at_us, _, event in sorted(events, key=lambda one: one[:2]) if waits else ():
         scheduler.elapse(at_us)
         if event["do"] == "allow":
-            scheduler.allow("p", event["plugin"], at_us)
+            scheduler.assumed_pods.allow("p", event["plugin"], at_us)
         elif event["do"] == "reject":
-            scheduler.reject("p", "rejected", at_us)
-        if final is None and ("p" not in scheduler.assumed or list(scheduler.outstanding())):
+            scheduler.assumed_pods.reject("p", "rejected", at_us)
+        if final is None and (
+            "p" not in scheduler.assumed or list(scheduler.assumed_pods.outstanding())
+        ):
             final = "Success" if "p" in scheduler.assumed else "Unschedulable"
             after = at_us // SECOND_US
 

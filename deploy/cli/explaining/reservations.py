@@ -42,7 +42,7 @@ def used(
     scheduler, pods = scheduler_of(replica), replica.cluster_state.pods
     own = scheduler.reservations if scheduler is not None else None
     for uid in sorted(uids):
-        row = own.used(uid) if own is not None else None
+        row = own.known.used(uid) if own is not None else None
         if row is not None and uid in pods:
             text = f"reservation {row.name} on node {row.node}"
             yield {
@@ -74,5 +74,5 @@ def _status(replica: Replica, row: Reservation) -> Status:
     scheduler = scheduler_of(replica)
     own = scheduler.reservations if scheduler is not None else None
     if own is not None:
-        return own.status(row.uid)
+        return own.known.status(row.uid)
     return Status(row.phase, row.node, row.reserved, row.allocated, row.current_owners)

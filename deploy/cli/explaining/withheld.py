@@ -23,14 +23,17 @@ def withheld(replica: Replica, pod: Pod) -> Iterator[str]:
     if scheduler is None or own is None:
         return
     columns, request, found = scheduler.columns, requested(pod.demand), 0
-    matched = {one.uid for one in own.matched(pod)}
+    matched = {one.uid for one in own.known.matched(pod)}
     for uid, row in sorted(replica.cluster_state.reservations.items()):
-        kept, status = columns.counted(uid), own.status(uid)
+        kept, status = columns.counted(uid), own.known.status(uid)
         at = columns.row_of.get(kept.node) if kept is not None else None
         if kept is None or at is None or found == NAMED:
             continue
         rest = requested(kept.pod.demand)
-        free = {name: int(columns.free[at, column]) for name, column in columns.resources.items()}
+        free = {
+            name: int(columns.resources.free[at, column])
+            for name, column in columns.resources.names.items()
+        }
         lacking = [name for name, amount in request.items() if free.get(name, 0) < amount]
         if lacking and all(free.get(n, 0) + rest.get(n, 0) >= request[n] for n in lacking):
             whom = "pods like it, and has not enough left" if uid in matched else "other pods"

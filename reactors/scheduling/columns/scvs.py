@@ -44,6 +44,7 @@ def cards_of(objects: Iterable[Scv], rows: Mapping[str, int]) -> Cards:
         ]  # fmt: skip
     found = np.array(cards, np.int64).reshape(-1, 8)
     at, healthy, total, free, clock, core, bandwidth, power = (found[:, n] for n in range(8))
+    known, number, total_sum, free_sum = sums
     return Cards(
-        at, healthy > 0, total, free, clock, core, bandwidth, power, sums[0] > 0, sums[1], sums[2], sums[3]
+        at, healthy > 0, total, free, clock, core, bandwidth, power, known > 0, number, total_sum, free_sum
     )  # fmt: skip

@@ -31,7 +31,7 @@ def required_nodes(constraints: PodConstraints | None, columns: Columns) -> Bool
     if constraints is None:
         return None
     for key, text in constraints.node_selector.items():
-        mask = columns.label(key) == columns.texts.get(text, -1)
+        mask = columns.labels.of(key) == columns.labels.texts.get(text, -1)
         found = mask if found is None else found & mask
     affinity = constraints.affinity.node_affinity if constraints.affinity else None
     if affinity is not None and affinity.required is not None:
@@ -59,19 +59,19 @@ def nodes_of(term: NodeSelectorTerm, columns: Columns) -> Bools:
 
 
 def _by_label(one: Requirement, columns: Columns) -> Bools:
-    column, values = columns.label(one.key), one.values or ()
+    column, values = columns.labels.of(one.key), one.values or ()
     match one.operator:
         case "In":
-            return _among(column, [columns.texts.get(text, -1) for text in values])
+            return _among(column, [columns.labels.texts.get(text, -1) for text in values])
         case "NotIn":
-            return ~_among(column, [columns.texts.get(text, -1) for text in values])
+            return ~_among(column, [columns.labels.texts.get(text, -1) for text in values])
         case "Exists":
             return ~_among(column, [0])
         case "DoesNotExist":
             return _among(column, [0])
         case "Gt" | "Lt" if len(values) == 1 and _number(values[0]) is not None:
             bound = _number(values[0]) or 0
-            known = {number: text for text, number in columns.texts.items()}
+            known = {number: text for text, number in columns.labels.texts.items()}
             fitting = [
                 number
                 for number in np.unique(column[column != 0]).tolist()

@@ -6,36 +6,39 @@ function of what exists, in whatever order it came. Where a node comes or goes, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeVar
 
-import msgspec
 import numpy as np
 
-from bus.events.constraints import DeviceTerms, HeldCpus
+from bus.events.constraints import HeldCpus
 from projections.cluster import POD, Change, ClusterState, Pod
-from projections.cluster.devices import Scv
 from projections.cluster.rows import Node
-from reactors.scheduling.columns import cards, volumes
-from reactors.scheduling.columns.arrivals import Arrivals
-from reactors.scheduling.columns.cluster import BY_NODE, ClusterColumns
+from reactors.scheduling.columns import volumes
+from reactors.scheduling.columns.card_columns import CardColumns
 from reactors.scheduling.columns.crowds import Crowds
-from reactors.scheduling.columns.device_requests import requested
+from reactors.scheduling.columns.facts import BY_NODE, ClusterFacts
+from reactors.scheduling.columns.images import ImageSizes
+from reactors.scheduling.columns.node_labels import NodeLabels
 from reactors.scheduling.columns.nodes import (
     ALL,
     CPU,
     MEMORY,
-    MOST,
-    MOST_COUNTED,
-    SHARE,
     STORAGE,
+    UNBOUNDED_PODS,
     Bools,
     Ints,
     Rows,
     SmallInts,
+    amounts_of,
+    moved,
 )
+from reactors.scheduling.columns.placements import Placed, Placements
+from reactors.scheduling.columns.resource_columns import ResourceColumns
 from reactors.scheduling.columns.volumes import Volumes
-from reactors.scheduling.shape import Dealt, holds
+from reactors.scheduling.shape import Dealt
 
 __all__ = [
     "ALL",
@@ -45,6 +48,7 @@ __all__ = [
     "Bools",
     "Columns",
     "Ints",
+    "Placed",
     "Rows",
     "SmallInts",
 ]
@@ -53,48 +57,61 @@ __all__ = [
 Port: TypeAlias = tuple[str, int, str]
 #: All addresses of a node.
 ANY = "0.0.0.0"
-#: Distinct demands that are known as columns.
-KNOWN_DEMANDS = 16_384
+#: Resources, labels, texts and sets of taints that may be kept though no node says them any more, of each as many as are
+#: said and these.
+SPARE = 256
 
-_REQUESTS = "requests."
+#: The columns that move with their nodes; a new row has 0.
+_MOVED = (
+    "changed_at", "confirmed_at", "pods", "most_pods", "unschedulable", "is_cut",
+)  # fmt: skip
 
 K = TypeVar("K")
 
-
-class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a node, and the cards and CPUs that a decision gave it; cards by its annotation (``is_said``) where none did.
-
-    ``terms``: what it wanted of its devices when it got them.
-    """
-
-    pod: Pod
-    node: str
-    cards: tuple[int, ...] = ()
-    cpus: HeldCpus | None = None
-    is_said: bool = False
-    terms: DeviceTerms | None = None
+_uid = attrgetter("uid")
 
 
-class _Request(msgspec.Struct, frozen=True, gc=False):
-    """What a demand requests, as (column, amount), by name what no node offers, and what of cards."""
-
-    demand: dict[str, int]
-    amounts: list[tuple[int, int]]
-    not_offered: dict[str, int]
-    has_devices: bool
-    cards: tuple[int, int, int]
-
-
-class Columns(ClusterColumns):
+class Columns:
     """Columns over the nodes of one cluster and the room that its pods leave. Plugins read them and change nothing.
 
     ``dealt``: which cards decisions gave to pods that are bound already, by uid.
     """
 
     def __init__(self, cluster: ClusterState, dealt: Mapping[str, Dealt] | None = None) -> None:
-        super().__init__(cluster)
-        #: Cards that decisions gave to pods, by uid, until the pod is gone or lies elsewhere.
-        self.dealt: dict[str, Dealt] = dict(dealt or {})
+        self._cluster = cluster
+        #: Uids of pods that are not counted now, for a trial.
+        self.lifted: set[str] = set()
+        #: The nodes among which a trial places a gang; None = all.
+        self.domain: Bools | None = None
+        #: The time of the newest event of the history.
+        self.at_us = 0
+        #: Counts layouts: what was computed for another layout is void.
+        self.layout = 0
+        #: Counts what nodes said of themselves.
+        self.described = 0
+        #: What plugins made of nodes' own words, by plugin; each knows when its own is void.
+        self.tables: dict[Hashable, Any] = {}
+        #: Counts changes; ``changed_at`` has the one that touched a row last.
+        self.version = 0
+        self._forget_at = SPARE
+        self.nodes: list[Node] = []
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.changed_at: Ints = np.zeros(0, np.int64)
+        #: The change with which a pod here was seen anew that counts as it did: on its node, where it was placed ahead of that.
+        self.confirmed_at: Ints = np.zeros(0, np.int64)
+        self.pods: Ints = np.zeros(0, np.int64)
+        self.most_pods: Ints = np.zeros(0, np.int64)
+        self.unschedulable: Bools = np.zeros(0, np.bool_)
+        #: Not all taints and labels of the node are known.
+        self.is_cut: Bools = np.zeros(0, np.bool_)
+        self.resources = ResourceColumns(self._counted)
+        self.labels = NodeLabels()
+        self.cards = CardColumns()
+        #: Sizes of images that pods asked for.
+        self.images = ImageSizes()
+        self.facts = ClusterFacts(cluster)
+        self.placements = Placements(cluster, self.resources.requests, dealt)
         #: Pods by what selectors of pods see of them.
         self.crowds = Crowds()
         self.volumes = Volumes(cluster)
@@ -102,31 +119,16 @@ class Columns(ClusterColumns):
         self.ports: list[dict[Port, int]] = []
         #: How many pods on nodes have each priority.
         self.priorities: dict[int, int] = {}
+        #: Pods that wait for the room of others that have to go, by uid, and the node that is held for them.
+        self.nominated: dict[str, Placed] = {}
         self._on: dict[str, Placed] = {}
         #: By row: uids of its pods.
         self._here: list[set[str]] = []
-        #: Pods that were placed here ahead of the history, by uid.
-        self._ahead: dict[str, Placed] = {}
-        #: Pods that wait for the room of others that have to go, by uid, and the node that is held for them.
-        self.nominated: dict[str, Placed] = {}
-        #: By the id of pods' demands, which many share.
-        self._requests: dict[int, _Request] = {}
-        #: Who arrives, counted from when somebody learns of it.
-        self.arrivals: Arrivals | None = None
         self._lay_out({one.name for one in cluster.nodes.values()})
-
-    def learned(self) -> Arrivals:
-        """What pods are like: those that exist at the first call, in the order of their times, then those that come."""
-        if self.arrivals is None:
-            self.arrivals = Arrivals()
-            pods = self._cluster.pods.values()
-            for pod in sorted(pods, key=lambda one: (one.started_us, one.uid)):
-                self.arrivals.count(pod)
-        return self.arrivals
 
     def _lay_out(self, named: Iterable[str]) -> None:
         """Give every node its row, where nodes of these names came or went; what is known of those that stay moves with them."""
-        self.forget_scvs()
+        self.facts.forget_scvs()
         gone, came = list[int](), list[Node]()
         for name in named:
             row, node = self.row_of.get(name, -1), self._cluster.current_node(name)
@@ -138,10 +140,10 @@ class Columns(ClusterColumns):
         for uid in sorted(uid for row in gone for uid in self._here[row]):
             self._replace(uid, None)
         rows = self._move(gone, came)
-        self._requests.clear()
-        moved = {row: at for at, row in enumerate(rows) if row >= 0} if self._on else {}
-        self.crowds.move(moved)
-        self.volumes.lay_out(moved, self.row_of)
+        self.resources.requests.clear()
+        stayed = {row: at for at, row in enumerate(rows) if row >= 0} if self._on else {}
+        self.crowds.move(stayed)
+        self.volumes.lay_out(stayed, self.row_of)
         for row in gone:
             del self.ports[row], self._here[row]
         new = [row for row, before in enumerate(rows) if before < 0]
@@ -151,73 +153,80 @@ class Columns(ClusterColumns):
         for row in new:
             self._describe(row)
             for uid in self._cluster.index.on_node.get(self.names[row], ()):
-                if uid not in self._ahead:
-                    self._add(self._seen(self._cluster.pods[uid]))
+                if uid not in self.placements.ahead:
+                    self._add(self.placements.seen(self._cluster.pods[uid]))
         names = {self.names[row] for row in new}
-        for placed in (one for one in self._ahead.values() if one.node in names):
+        for placed in (one for one in self.placements.ahead.values() if one.node in names):
             self._add(placed)
 
-    def request(self, pod: Pod) -> Ints:
-        """What a pod requests, one amount for each column."""
-        request = np.zeros(self.free.shape[1], np.int64)
-        for at, amount in self._requested(pod).amounts:
-            request[at] = amount
-        return request
+    def _move(self, gone: Sequence[int], came: Iterable[Node]) -> list[int]:
+        """The nodes of these rows, the last one first, are gone, and others came, which say nothing yet. Returns by new row the
+        old one, -1 = it is new.
+        """
+        self.layout += 1
+        self.version += 1
+        rows = list(range(len(self.nodes)))
+        for row in gone:
+            del rows[row], self.nodes[row]
+            self.cards.remove(row)
+        for node in came:
+            row = bisect_left(self.nodes, node.uid, key=_uid)
+            self.nodes.insert(row, node)
+            rows.insert(row, -1)
+            self.cards.insert(row)
+        order = np.array(rows, np.intp)
+        is_new = np.flatnonzero(order < 0)
+        for name in _MOVED:
+            setattr(self, name, moved(getattr(self, name), order, is_new, 0))
+        self.resources.move(order, is_new)
+        self.labels.move(order, is_new)
+        self.cards.move(order, is_new)
+        if self._is_bloated:
+            self._forget()
+        self.images.forget()
+        self.names = [one.name for one in self.nodes]
+        self.row_of = dict(zip(self.names, range(len(rows)), strict=True))
+        return rows
 
-    def not_offered(self, pod: Pod) -> dict[str, int]:
-        """What a pod requests and no node offers, which therefore has no column: tenants may name anything."""
-        return self._requested(pod).not_offered
+    @property
+    def _is_bloated(self) -> bool:
+        """Whether more is kept than nodes say."""
+        return len(self.resources.names) + len(self.labels) > self._forget_at
 
-    def _requested(self, pod: Pod) -> _Request:
-        demand = pod.demand
-        known = self._requests.get(id(demand))
-        if known is not None and known.demand is demand:
-            return known
-        found = _Request(demand, [], {}, bool(requested(demand)), cards.parts_of(pod))
-        for key, amount in demand.items():
-            if key.startswith(_REQUESTS):
-                name = key.removeprefix(_REQUESTS)
-                at = self.resources.get(name)
-                if at is not None:
-                    found.amounts.append((at, min(amount, MOST)))
-                elif amount:
-                    found.not_offered[name] = min(amount, MOST)
-        if len(self._requests) >= KNOWN_DEMANDS:
-            self._requests.clear()
-        self._requests[id(demand)] = found
-        return found
+    def _forget(self) -> None:
+        """Keep what nodes say, and no other resource or label: their numbers change."""
+        self.labels.forget()
+        self.resources.forget(self.nodes)
+        self._forget_at = 2 * (len(self.resources.names) + len(self.labels)) + SPARE
 
-    def column(self, resource: str) -> int:
-        """The column of a resource; of a new one that which pods on nodes have of it already."""
-        is_new = resource not in self.resources
-        at = super().column(resource)
-        if is_new:
-            self._requests.clear()
-            for placed in self._on.values():
-                amount = placed.pod.demand.get(_REQUESTS + resource, 0)
-                self.free[self.row_of[placed.node], at] -= min(amount, MOST)
-        return at
+    def _describe(self, row: int) -> None:
+        """Write what a node says of itself."""
+        self.described += 1
+        node = self.nodes[row]
+        amounts = amounts_of(node.allocatable)
+        self.most_pods[row] = min(amounts.pop("pods", UNBOUNDED_PODS), UNBOUNDED_PODS)
+        self.resources.describe(row, amounts)
+        self.unschedulable[row] = node.unschedulable
+        self.is_cut[row] = node.is_cut
+        self.labels.describe(row, node)
+        self.images.describe(row, node.images)
+        self.cards.describe(row, node.allocatable)
+        self.changed_at[row] = self.version
 
     def follow(self, changes: Iterable[Change]) -> None:
         """The cluster's state changed: what its last event changed."""
         stale = set[str]()
         for change in changes:
+            self.facts.follow(change)
             if change.kind == POD:
                 self.version += 1
-                after = change.after
-                if self.arrivals is not None and change.before is None and isinstance(after, Pod):
-                    self.arrivals.count(after)
-                found = self._seen(after) if isinstance(after, Pod) and holds(after) else None
-                if found is not None or change.after is None:
-                    self._ahead.pop(change.uid, None)
-                    self._settle(change.uid, found)
-                self._replace(change.uid, found or self._ahead.get(change.uid))
+                self._replace(change.uid, self.placements.follow(change))
             elif change.kind in volumes.KINDS:
                 self.volumes.follow(change)
             elif change.kind in BY_NODE and (newest := change.after or change.before):
-                self._touch_named(newest.name)
-            elif change.kind == Scv.kind:
-                self.forget_scvs()
+                if (row := self.row_of.get(newest.name)) is not None:
+                    self.version += 1
+                    self.changed_at[row] = self.version
             elif change.kind == Node.kind:
                 after = change.after
                 row = self.row_of.get(after.name) if isinstance(after, Node) else None
@@ -235,38 +244,12 @@ class Columns(ClusterColumns):
     def place(self, pod: Pod, node: str, on: tuple[int, ...] = (), cpus: HeldCpus | None = None) -> None:  # fmt: skip
         """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
         self.version += 1
-        terms = _terms_of(pod, self.dealt.get(pod.uid), node, on)
-        placed = self._ahead[pod.uid] = Placed(pod, node, on, cpus, terms=terms)
-        if on or cpus is not None:
-            self.dealt[pod.uid] = Dealt(node, on, cpus=cpus, terms=terms)
-        self._replace(pod.uid, placed)
+        self._replace(pod.uid, self.placements.place(pod, node, on, cpus))
 
     def take_back(self, uid: str) -> None:
         """A pod that was placed ahead of the history counts no more, where that has it not bound itself."""
         self.version += 1
-        self._ahead.pop(uid, None)
-        pod = self._cluster.pods.get(uid)
-        found = self._seen(pod) if pod is not None and holds(pod) else None
-        self._settle(uid, found)
-        self._replace(uid, found)
-
-    def _settle(self, uid: str, found: Placed | None) -> None:
-        """Forget what a pod was dealt where it is not, or is no more."""
-        dealt = self.dealt.get(uid)
-        if dealt is not None and (found is None or found.node != dealt.node):
-            del self.dealt[uid]
-
-    def _seen(self, pod: Pod) -> Placed:
-        dealt = self.dealt.get(pod.uid)
-        here = dealt if dealt is not None and dealt.node == pod.node else None
-        is_new = here is None or not (here.cards or here.is_said)
-        if is_new and holds(pod) and (pod.devices or self._requested(pod).has_devices):
-            # What the annotation said first counts, also if that was nothing: later words could be meant to free a card.
-            cpus = here.cpus if here is not None else None
-            here = self.dealt[pod.uid] = _as_annotated(pod, cpus)
-        if here is None:
-            return Placed(pod, pod.node)
-        return Placed(pod, pod.node, here.cards, here.cpus, here.is_said and bool(here.cards), here.terms)  # fmt: skip
+        self._replace(uid, self.placements.take_back(uid))
 
     def placed_on(self, row: int) -> list[Placed]:
         """The pods that are counted on a node with their cards, in no order."""
@@ -275,6 +258,9 @@ class Columns(ClusterColumns):
     def counted(self, uid: str) -> Placed | None:
         """Where a pod is counted; None = on no node."""
         return self._on.get(uid)
+
+    def _counted(self) -> Iterator[tuple[int, Pod]]:
+        return ((self.row_of[one.node], one.pod) for one in self._on.values())
 
     def lift(self, uid: str) -> None:
         """Count a pod no more, until :meth:`put_back`. For trials: meanwhile the columns follow no change."""
@@ -292,7 +278,7 @@ class Columns(ClusterColumns):
         before = self._on.pop(uid, None)
         if before is not None and placed is not None and _count_alike(before, placed):
             self._on[uid] = placed
-            self._confirm(placed.node)
+            self.confirmed_at[self.row_of[placed.node]] = self.version
             return
         if before is not None:
             self._count(before, -1)
@@ -306,14 +292,8 @@ class Columns(ClusterColumns):
 
     def _count(self, placed: Placed, sign: int) -> None:
         row, pod = self.row_of[placed.node], placed.pod
-        request = self._requested(pod)
-        for at, amount in request.amounts:
-            self.free[row, at] -= sign * amount
-            if at <= MEMORY:
-                self.nonzero[row, at] += sign * amount
-        if pod.unrequested:
-            self.nonzero[row, CPU] += sign * pod.unrequested[CPU]
-            self.nonzero[row, MEMORY] += sign * pod.unrequested[MEMORY]
+        request = self.resources.requests.of(pod)
+        self.resources.count(row, pod, request, sign)
         self.pods[row] += sign
         _tally(self.priorities, pod.priority, sign)
         if sign > 0:
@@ -324,17 +304,16 @@ class Columns(ClusterColumns):
         self.volumes.count(pod, row, sign)
         for port in ports_of(pod):
             _tally(self.ports[row], port, sign)
-        count, milli, size = request.cards
-        if count:
-            kind = SHARE if milli < cards.WHOLE else min(count, MOST_COUNTED)
-            self.kinds[row, kind] += sign
-            if sign > 0:
-                on = () if placed.is_said else placed.cards
-                self._holding[row][pod.uid] = cards.Holding(pod.started_us, count, milli, on, size)
-            else:
-                del self._holding[row][pod.uid]
-            self._deal_cards(row)
-        self._touch(row)
+        if request.cards[0]:
+            on = () if placed.is_said else placed.cards
+            self.cards.count(row, pod, request.cards, on, sign)
+        self.changed_at[row] = self.version
+
+
+def is_by_claim(columns: Columns, pod: Pod, row: int) -> bool:
+    """Whether a claim would have to give a pod devices on a node, as no device plugin offers them there."""
+    offered = (columns.resources.names.get(name) for name in columns.facts.served(pod))
+    return any(at is None or not columns.resources.allocatable[row, at] for at in offered)
 
 
 def _tally(counts: dict[K, int], key: K, sign: int) -> None:
@@ -364,19 +343,6 @@ def _count_alike(before: Placed, after: Placed) -> bool:
         and other.phase not in _ENDED
         and (bool(one.node) == bool(other.node) or not _says_of_cpus(other))
     )
-
-
-def _terms_of(pod: Pod, known: Dealt | None, node: str, on: tuple[int, ...]) -> DeviceTerms | None:
-    """What a pod wants of its devices; where it is placed once more, after a restart say, what it wanted before."""
-    if known is not None and (known.node, known.cards) == (node, on):
-        return known.terms
-    return pod.constraints.devices if pod.constraints is not None else None
-
-
-def _as_annotated(pod: Pod, cpus: HeldCpus | None) -> Dealt:
-    """What the annotation of a pod says of its devices."""
-    on = pod.devices or ()
-    return Dealt(pod.node, on, is_said=True, cpus=cpus, terms=_terms_of(pod, None, pod.node, on))
 
 
 def _says_of_cpus(pod: Pod) -> bool:

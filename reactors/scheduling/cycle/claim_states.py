@@ -33,7 +33,7 @@ def bindable_us(volumes: Volumes, pod: Pod, at_us: int) -> int:
 def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str:
     """Why a pod must not be bound any more to its node, a token; "" = it may, or waits for its claims."""
     volumes, pod = cycle.columns.volumes, cycle.pod
-    if framework.keeps_away(cycle, row):
+    if framework.filtering.keeps_away(cycle, row):
         return "node_cordoned"
     claims = [volumes.claim(*key) for key in claims_of(pod)]
     if any(one is None or one.is_lost or one.is_terminating for one in claims):
@@ -41,5 +41,5 @@ def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str
     if volumes.unbound(pod):
         return "claims_not_bound" if waited_us > LONGEST_US else ""
     # A volume that was made may be elsewhere.
-    is_away = bool(claims) and framework.keeps_away(cycle, row, REACHING)
+    is_away = bool(claims) and framework.filtering.keeps_away(cycle, row, REACHING)
     return "volume_not_reached" if is_away else ""

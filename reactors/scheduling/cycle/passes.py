@@ -13,30 +13,65 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from bus.events.constraints import HeldCpus
-from bus.events.decisions import EffectSettled, Refusal
-from projections.cluster import Change, Pod
+from bus.events.decisions import EffectSettled, Nomination, Refusal
+from bus.events.policies import Mode
+from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.reservations import FAILED, Reservation, SavedReservations
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, ClaimKey, claims_of
-from reactors.scheduling.columns.arrivals import Arrivals
 from reactors.scheduling.cycle.assumed_pods import AssumedPods
+from reactors.scheduling.cycle.profile_runners import ProfileRunners
 from reactors.scheduling.framework.contract import Cycle
+from reactors.scheduling.framework.profiles import Profile
 from reactors.scheduling.gangs.shape import SavedGangs
+from reactors.scheduling.preemption.nominations import Nominations
 from reactors.scheduling.queueing.hints import Hint, hints_of
 from reactors.scheduling.queueing.messages import unschedulable
 from reactors.scheduling.queueing.queue import Queue
 from reactors.scheduling.queueing.quota_state import QUOTAS, Moved, QuotaState
 from reactors.scheduling.reservations.questions import WITHOUT_NODE
-from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting, holds
+from reactors.scheduling.shape import Assumed, Dealt, Mark, Waiting, holds
 
 
-class Scheduler(AssumedPods):
+class Scheduler:
     """Places the pods that name one of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
+
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        cluster: ClusterState,
+        *,
+        is_shadow: bool = False,
+        dealt: Mapping[str, Dealt] | None = None,
+        preemption: Mode = "off",
+        quotas: Callable[[], QuotaState | None] = lambda: None,
+    ) -> None:
+        self._cluster = cluster
+        self.is_shadow = is_shadow
+        #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
+        self.assumed: dict[str, Assumed] = {}
+        runners = self.runners = ProfileRunners(
+            profiles, cluster, self.assumed, quotas, is_shadow=is_shadow, dealt=dealt
+        )
+        self.context, self.columns = runners.context, runners.context.columns
+        self.frameworks, self.queues, self.gangs = runners.frameworks, runners.queues, runners.gangs
+        #: None where no profile lets pods use them.
+        self.reservations = runners.context.reservations
+        #: Whether passes look for pods that have to go, and whether it is only recorded.
+        self.preemption: Mode = preemption
+        #: Pods for which others have to go.
+        self.nominations = Nominations(
+            cluster, self.columns, lambda uid: self.assumed_pods.waits(uid)
+        )
+        self.assumed_pods = AssumedPods(runners, self.assumed, self.nominations, cluster)
+        #: Node, or claim with its namespace, to the newest event that changed it or its pods, but for pods that came as they
+        #: were assumed.
+        self.touched: dict[str, int] = {}
 
     def begin(
         self,
@@ -87,7 +122,7 @@ class Scheduler(AssumedPods):
         for uid in sorted(unlike):
             for queue in self.queues.values():
                 queue.regate(uid, at_us)
-        self.happened(hints, at_us, claims)
+        self.runners.happened(hints, at_us, claims)
 
     def quotas_moved(self, quotas: QuotaState, moved: Moved, sequence: int, at_us: int) -> None:
         """Passes that were decided before this event are asked again; pods that may be helped are tried, or tried again."""
@@ -99,7 +134,7 @@ class Scheduler(AssumedPods):
                 queue.woken(quotas.below(moved.whom, helped), at_us)
         if moved.has_moved:
             self.touched[QUOTAS] = sequence
-            self.happened({Hint.QUOTA} if moved.helps else set(), at_us)
+            self.runners.happened({Hint.QUOTA} if moved.helps else set(), at_us)
 
     def place(
         self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,
@@ -112,21 +147,14 @@ class Scheduler(AssumedPods):
         why = "" if row >= 0 else "the node is gone"
         read = (QUOTAS, node, *map("/".join, claims_of(one.pod)))
         if not why and any(self.touched.get(key, 0) > mark.after for key in read):
-            why = framework.refuses(Cycle(one.pod, self.columns), row)
+            why = framework.refuses(Cycle(one.pod, self.context), row)
         if not why:
-            why = self._assume(profile, one, node, cards, mark, cpus)
+            why = self.assumed_pods.assume(profile, one, node, cards, mark, cpus)
         if self.gangs.cycles is not None:
             self.gangs.cycles.tried(uid)
         if why:
             queue.failed(one, f"{node} took it no more: {why}", mark.at_us)
-            self._failed(profile, one.pod, mark.at_us)
-
-    def _failed(self, profile: str, pod: Pod, at_us: int) -> None:
-        """A pod found no node: who would wait for it in vain waits no more."""
-        if self.gangs.cycles is not None:
-            self.gangs.cycles.failed(pod.uid)
-        for other in self.frameworks[profile].forbids(Cycle(pod, self.columns)):
-            self._give_up(other, f"{pod.name} found no node", at_us)
+            self.assumed_pods.failed(profile, one.pod, mark.at_us)
 
     def refuse(self, profile: str, uid: str, refusal: Refusal, count: int, at_us: int) -> None:
         """A pass found no node for a pod among ``count``."""
@@ -137,7 +165,7 @@ class Scheduler(AssumedPods):
             queue.refused(one, nodes, self.frameworks[profile].helped_by(nodes), message, at_us)
             if self.gangs.cycles is not None:
                 self.gangs.cycles.tried(uid)
-                self._failed(profile, one.pod, at_us)
+                self.assumed_pods.failed(profile, one.pod, at_us)
 
     def refuse_again(self, profile: str, number: int, at_us: int) -> None:
         """A pass found no node for a pod, for the reasons that are known."""
@@ -146,10 +174,22 @@ class Scheduler(AssumedPods):
         if one is not None:
             queue.refused(one, one.refused_by, one.helped_by, one.reason, at_us)
 
+    def nominate(self, profile: str, asked: Nomination, node: str, mark: Mark) -> None:
+        """A pass found who has to go for a pod. Nothing where that waits no more, or its node is gone.
+
+        Victims that wait at Permit are rejected at once, with the waiting pods of their strict gangs; bound ones are evicted.
+        """
+        if self.queues[profile].get(asked.uid) is not None and node in self.columns.row_of:
+            is_shadow = mark.is_shadow or self.preemption != "on"
+            group = self.gangs.started_with(asked.uid)
+            self.nominations.begin(profile, asked, node, mark, is_shadow=is_shadow, group=group)
+            for victim in asked.victims if not is_shadow else ():
+                self.assumed_pods.reject(victim.uid, f"preempted by pod {asked.uid}", mark.at_us)
+
     def settled(self, fact: EffectSettled, at_us: int) -> None:
         """What became of an eviction."""
         if self.nominations.settled(fact, at_us):
-            self.happened({Hint.GONE}, at_us)
+            self.runners.happened({Hint.GONE}, at_us)
 
     def passed(self, after: int) -> None:
         """A pass took effect: no later one is decided on less than was known then."""
@@ -158,28 +198,15 @@ class Scheduler(AssumedPods):
     def elapse(self, at_us: int) -> None:
         """End the shadows that nobody has bound, waits that took too long, and the nominations that nobody makes room for."""
         if self.nominations.elapse(at_us):
-            self.happened({Hint.GONE}, at_us)
+            self.runners.happened({Hint.GONE}, at_us)
         if self.reservations is not None and (changed := self.reservations.elapse(at_us)):
             for uid in changed:
-                if self.reservations.waits(row := self._cluster.reservations[uid]):
+                if self.reservations.known.waits(row := self._cluster.reservations[uid]):
                     self._reserved(row, at_us)
-                elif self.reservations.status(uid).phase == FAILED:
+                elif self.reservations.known.status(uid).phase == FAILED:
                     self._left(uid, at_us)
-            self.happened({Hint.GONE}, at_us)
-        resting: dict[str, int] = {}
-        for one in list(self.assumed.values()):
-            if self.assumed.get(one.uid) is not one:
-                continue
-            if one.waits and min(one.waits.values()) <= at_us:
-                why = f"waited too long for {', '.join(one.waits)}"
-                for other in self.gangs.siblings(one.uid):
-                    resting.setdefault(other, at_us - one.at_us)
-                    self.reject(other, why, at_us)
-            elif one.is_shadow and one.deadline_us <= at_us:
-                self.take_back(one.uid, one.passed, "nobody bound it", at_us)
-        for uid, rest_us in resting.items():
-            for queue in self.queues.values():
-                queue.rest(uid, at_us + rest_us)
+            self.runners.happened({Hint.GONE}, at_us)
+        self.assumed_pods.elapse(at_us)
 
     # snapshots
 
@@ -194,16 +221,11 @@ class Scheduler(AssumedPods):
         pods: Mapping[str, Pod] = self._cluster.pods
         if self.reservations is not None:
             self.reservations.begin(reservations)
-            pods = ChainMap(self._cluster.pods, self.reservations.stand_ins())
+            pods = ChainMap(self._cluster.pods, self.reservations.known.stand_ins())
         for name, ones in waiting.items():
             self.queues[name].restore(ones, numbers[name], pods)
         for found in assumed:
-            self._keep(found)
-
-    def recall(self, saved: SavedArrivals | None) -> None:
-        """Go on with the pods that were counted, where somebody learns of them."""
-        if saved is not None:
-            self.columns.arrivals = Arrivals.restored(saved)
+            self.assumed_pods.keep(found)
 
     def adopt(self, assumed: Iterable[Assumed]) -> None:
         """The policy changed: binds that may be under way still hold their room."""
@@ -216,7 +238,7 @@ class Scheduler(AssumedPods):
                 continue
             for queue in self.queues.values():
                 queue.remove(one.uid)
-            self._keep(one)
+            self.assumed_pods.keep(one)
 
     # questions
 
@@ -226,7 +248,7 @@ class Scheduler(AssumedPods):
         elif pod.is_ended or pod.is_terminating:
             self._left(pod.uid, at_us)
         elif pod.uid not in self.assumed:
-            name = self.profile_of(pod)
+            name = self.runners.profile_of(pod)
             if name:
                 self.queues[name].add(pod, pod.started_us, at_us)
 
@@ -236,11 +258,11 @@ class Scheduler(AssumedPods):
             return
         if row.phase not in WITHOUT_NODE:
             self._confirmed(row.uid, at_us)
-        elif not self.reservations.waits(row):
+        elif not self.reservations.known.waits(row):
             self._left(row.uid, at_us)
         elif row.uid not in self.assumed:
-            pod = self.pod(row.uid)
-            name = self.profile_of(pod)
+            pod = self.runners.pod(row.uid)
+            name = self.runners.profile_of(pod)
             if name and self.frameworks[name].reads_reservations:
                 self.queues[name].add(pod, pod.started_us, at_us)
 
@@ -250,22 +272,11 @@ class Scheduler(AssumedPods):
 
     def handed_on(self, kept: Iterable[Assumed]) -> SavedReservations | None:
         """What another policy goes on with, which binds only the pods of ``kept``."""
-        found, bound = self.saved_reservations(), {one.uid for one in kept}
-        if self.reservations is None or found is None:
-            return None
-        # A reservation that nobody binds any more takes nobody's place.
-        ended = [uid for uid, one in found.statuses.items() if one.phase in WITHOUT_NODE]
-        bound |= {uid for uid in found.given if (pod := self._cluster.pods.get(uid)) and pod.node}
-        for uid, one in dict(found.given).items():
-            if uid not in bound or (one.reservation in ended and one.reservation not in bound):
-                self.reservations.give_back(uid)
-        return self.saved_reservations()
+        own = self.reservations
+        return own.handed_on({one.uid for one in kept}) if own is not None else None
 
     def _confirmed(self, uid: str, at_us: int) -> None:
-        found = self.assumed.pop(uid, None)
-        if found is not None:
-            del self._cycles[uid]
-        self._denominate(uid, at_us)
+        self.assumed_pods.confirmed(uid, at_us)
         for queue in self.queues.values():
             queue.remove(uid)
 
@@ -274,9 +285,9 @@ class Scheduler(AssumedPods):
         for queue in self.queues.values():
             queue.remove(uid)
         if self.nominations.give_up(uid):
-            self.happened({Hint.GONE}, at_us)
+            self.runners.happened({Hint.GONE}, at_us)
         self.nominations.left(uid, at_us)
-        self._forget(uid, at_us)
+        self.assumed_pods.forget(uid, at_us)
 
 
 def _touches(

@@ -15,8 +15,7 @@ from projections.cluster import Pod
 from projections.cluster.reservations import FAILED, SUCCEEDED, Reservation, Status
 from reactors.scheduling.cycle.passes import Scheduler
 from reactors.scheduling.reservations import rules
-from reactors.scheduling.reservations.questions import WITHOUT_NODE
-from reactors.scheduling.reservations.state import Reservations
+from reactors.scheduling.reservations.questions import WITHOUT_NODE, KnownReservations
 
 #: Letters of a message, and owners, that a fact of a reservation has at most (:mod:`bus.sources.reservations`): with more, what was
 #: written would never be what is seen.
@@ -46,23 +45,23 @@ def wanted(
     scheduler: Scheduler, pods: Mapping[str, Pod], rows: Mapping[str, Reservation], at_us: int
 ) -> Iterator[Wanted]:
     """Of every reservation that says something else, what it should say."""
-    known = scheduler.reservations
-    for uid, row in rows.items() if known is not None else ():
-        assert known is not None
+    own = scheduler.reservations
+    for uid, row in rows.items() if own is not None else ():
+        assert own is not None
         if row.is_terminating:
             continue
         if rules.is_kept_too_long(row.phase, row.conditions, _over_since_us(row), at_us):
             yield Wanted(row, None)
             continue
         seen = Status(row.phase, row.node, row.allocatable, row.allocated, row.current_owners, row.conditions)  # fmt: skip
-        found, lost = _status(scheduler, known, pods, seen, uid)
+        found, lost = _status(scheduler, own.known, pods, seen, uid)
         if _differ(found, seen):
             owners = tuple(pods[pod] for pod in found.owners if pod in pods)
             yield Wanted(row, found, lost, owners)
 
 
 def _status(
-    scheduler: Scheduler, known: Reservations, pods: Mapping[str, Pod], seen: Status, uid: str
+    scheduler: Scheduler, known: KnownReservations, pods: Mapping[str, Pod], seen: Status, uid: str
 ) -> tuple[Status, str]:
     own = known.status(uid)
     if seen.phase in (SUCCEEDED, FAILED):

@@ -21,12 +21,14 @@ import msgspec
 
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
-from reactors.scheduling.columns.table import Bools, Columns, Placed
+from reactors.scheduling.columns.table import Bools, Placed
 from reactors.scheduling.cycle.passes import Scheduler
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Alike, Cycle, Preemption, Together
 from reactors.scheduling.framework.explaining import Candidate, best
 from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.preemption.making_room import MOST_SEATS, Room
+from reactors.scheduling.preemption.nominations import hold
 from reactors.scheduling.queueing.messages import unschedulable
 from reactors.scheduling.queueing.queue import Place, Queued
 
@@ -116,6 +118,7 @@ class Searches:
 
     def __init__(self, scheduler: Scheduler, sequence: int, at_us: int, *, is_on: bool) -> None:
         self._nominations, self._columns = scheduler.nominations, scheduler.columns
+        self._context = scheduler.context
         self._cycles = scheduler.gangs.cycles
         self._is_on = is_on and scheduler.preemption != "off"
         self._holds = scheduler.preemption == "on" and not scheduler.is_shadow
@@ -160,20 +163,20 @@ class Searches:
         constraints = [one.pod.constraints for _, one in members]
         is_never = any(one is not None and one.never_preempts for one in constraints)
         # Pods with a gate are no members: where it needs them it does not start, whoever goes.
-        if group.plugin.missing(group.names, [one.pod.uid for _, one in members], columns):
+        if group.plugin.missing(group.names, [one.pod.uid for _, one in members], self._context):
             return tried
-        lacking = sum(group.plugin.lacking(name, columns) for name in group.names)
+        lacking = sum(group.plugin.lacking(name, self._context) for name in group.names)
         if is_never or lacking > MOST_SEATS or min(columns.priorities, default=lowest) >= lowest:
             return tried
         cycles = [
-            (one.pod.uid, own, Cycle(one.pod, columns))
+            (one.pod.uid, own, Cycle(one.pod, self._context))
             for own, one in members
             if one.pod.uid in self._nominations.all
         ]
         if cycles and all(self._nominations.awaits(*one) for one in cycles):
             return tried
         room = Room(group.plugin, group.names, members, self._sequence, self._sparing)
-        found = room.find(partial(_alike, columns, group.members))
+        found = room.find(partial(_alike, self._context, group.members))
         # A long one counts for several.
         self._left = max(0, self._left - 1 - room.steps // LONG_STEPS)
         if self._holds:
@@ -185,16 +188,6 @@ class Searches:
         ]
 
 
-def hold(columns: Columns, seats: Sequence[Placed]) -> None:
-    """Hold nodes for pods from now on; less important pods hold these no more."""
-    kept = {
-        uid: one
-        for uid, one in columns.nominated.items()
-        if all(one.node != seat.node or one.pod.priority >= seat.pod.priority for seat in seats)
-    }
-    columns.nominated = kept | {seat.pod.uid: seat for seat in seats}
-
-
 def _tried(
     framework: Framework,
     one: Queued,
@@ -203,7 +196,7 @@ def _tried(
     searches: Searches | None,
 ) -> Attempt:
     pod, columns = one.pod, framework.columns
-    cycle = Cycle(pod, columns)
+    cycle = Cycle(pod, framework.context)
     choice = framework.choose(cycle, sequence)
     reason = choice.reason
     if choice.row >= 0:
@@ -233,7 +226,7 @@ def _refused(
 ) -> Attempt:
     message = unschedulable(refused, len(framework.columns.names), reason)
     reasons = {name: tuple(found) for name, found in refused.items()}
-    gangs = framework.columns.gangs
+    gangs = framework.context.gangs
     # By the cycles of gangs the order counts, in which pods were tried.
     is_counted = (
         gangs is not None and gangs.cycles is not None and gangs.of(one.pod.uid) is not None
@@ -260,13 +253,13 @@ class Group:
         #: The back-off of each is that of all.
         self.rests = any(one.rests_until_us > at_us for _, _, one in members)
 
-    def parts(self, columns: Columns) -> Iterator[tuple[Sequence[str], list[Member]]]:
+    def parts(self, context: PluginContext) -> Iterator[tuple[Sequence[str], list[Member]]]:
         """Its sets with the members of each: one by one where one of them gets nodes of a domain of its own, else together."""
-        if not self.plugin.are_apart(self.names, columns):
+        if not self.plugin.are_apart(self.names, context):
             yield self.names, self.members
             return
         for name in self.names:
-            uids = set(self.plugin.members((name,), columns))
+            uids = set(self.plugin.members((name,), context))
             members = [one for one in self.members if one[2].pod.uid in uids]
             if members:
                 yield (name,), members
@@ -287,7 +280,7 @@ class Groups:
         plugin, names = found
         key = (plugin.name, *names)
         if key not in self._known:
-            members = self._members(plugin.members(names, framework.columns))
+            members = self._members(plugin.members(names, framework.context))
             self._known[key] = Group(plugin, names, members, self._at_us)
         return self._known[key]
 
@@ -313,14 +306,14 @@ def tried_together(
     """What becomes of the pods of a group. Where too few find a node, all is taken back, and none does."""
     group.is_tried = True
     begun, found = len(tried), list[tuple[str, Attempt]]()
-    for names, members in group.parts(scheduler.columns):
+    for names, members in group.parts(scheduler.context):
         more, why, first = _in_domains(scheduler, group.plugin, names, members, sequence, tried)
         if why:
             _take_back(tried, begun)
             return [(name, _refused(own, one, first, why)) for name, own, one in group.members]
         found += more
     placed = [attempt.pod.uid for _, attempt in found if attempt.node]
-    why = group.plugin.missing(group.names, placed, scheduler.columns)
+    why = group.plugin.missing(group.names, placed, scheduler.context)
     if why:
         _take_back(tried, begun)
         return [(name, _refused(own, one, {}, why)) for name, own, one in group.members]
@@ -351,7 +344,8 @@ def _in_domains(
     domains: Sequence[Bools | None] = (None,)
     outcome: _Outcome = [], "", {}
     if len(names) == 1:
-        domains, why = plugin.domains(names[0], partial(_alike, columns, members), columns)
+        context = scheduler.context
+        domains, why = plugin.domains(names[0], partial(_alike, context, members), context)
         outcome = [], why, {}
     for columns.domain in domains:
         try:
@@ -384,17 +378,19 @@ def _tried_all(
             # Whether it is in vain is asked ever more seldom, so that all together costs little.
             looks_at *= 2
             left = [other.pod.uid for _, _, other in members[at + 1 :]]
-            if plugin.missing(names, [*placed, *left], framework.columns):
+            if plugin.missing(names, [*placed, *left], framework.context):
                 break
-    why = plugin.missing(names, placed, members[0][1].columns)
+    why = plugin.missing(names, placed, members[0][1].context)
     return found, why, first
 
 
-def _alike(columns: Columns, members: Sequence[Member]) -> list[Alike]:
+def _alike(context: PluginContext, members: Sequence[Member]) -> list[Alike]:
     """Members by what filters read of them, but for their labels; at most so many kinds, as each takes a look at all nodes."""
     kinds: dict[Hashable, list[Member]] = {}
     for name, framework, one in members:
-        kind = name, framework.likeness(Cycle(one.pod, columns))
+        kind = name, framework.likeness(Cycle(one.pod, context))
         kinds.setdefault(kind, []).append((name, framework, one))
     most = sorted(kinds.values(), key=len, reverse=True)[:MOST_KINDS]
-    return [Alike(len(ones), ones[0][1].room(Cycle(ones[0][2].pod, columns))) for ones in most]
+    return [
+        Alike(len(ones), ones[0][1].filtering.room(Cycle(ones[0][2].pod, context))) for ones in most
+    ]

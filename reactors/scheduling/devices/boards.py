@@ -129,7 +129,7 @@ def kept(columns: Columns, row: int) -> Kept:
     known, changed_at = tables.get(row), int(columns.changed_at[row])
     if known is not None and (known.layout, known.changed_at) == (columns.layout, changed_at):
         return known
-    node, observed = columns.nodes[row], columns.devices(row)
+    node, observed = columns.nodes[row], columns.facts.devices(columns.names[row])
     board = known.board if known is not None else None
     if board is None or board.node is not node or board.observed is not observed:
         board = board_of(node, observed)

@@ -60,10 +60,10 @@ def _room(replica: Replica, node: str) -> Room | None:
     if scheduler is None or node not in scheduler.columns.row_of:
         return None
     columns, row = scheduler.columns, scheduler.columns.row_of[node]
-    if columns.topology(row) is None:
+    if columns.facts.topology(columns.names[row]) is None:
         return None
     for framework in scheduler.frameworks.values():
-        for plugin in framework.filters:
+        for plugin in framework.filtering.filters:
             if isinstance(plugin, NodeNUMAResource):
                 return plugin.room(columns, row)
     return None

@@ -83,7 +83,7 @@ def _columns(replica: Replica) -> tuple[Columns, DeviceShare] | None:
     own = replica.states[NAME]
     scheduler = own.scheduler if isinstance(own, SchedulingState) else None
     for framework in scheduler.frameworks.values() if scheduler is not None else ():
-        for plugin in framework.filters:
+        for plugin in framework.filtering.filters:
             if isinstance(plugin, DeviceShare):
                 return framework.columns, plugin
     return None

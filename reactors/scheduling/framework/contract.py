@@ -19,9 +19,10 @@ import msgspec
 
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
-from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.columns.table import Bools, Ints, Rows
 from reactors.scheduling.framework.bind import Outcomes, Prepared
 from reactors.scheduling.framework.bind_cycle import BindCycle
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.queueing.hints import Hint
 
 #: The distance of a node that passes with one change of a text.
@@ -64,14 +65,13 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Cycle:
-    """One pod and the columns as they are while it is placed, with what plugins keep between their hooks."""
+    """One pod and the context as it is while it is placed, with what plugins keep between their hooks."""
 
-    __slots__ = ("columns", "data", "pod", "request")
+    __slots__ = ("columns", "context", "data", "pod", "request")
 
-    def __init__(self, pod: Pod, columns: Columns) -> None:
-        self.pod = pod
-        self.request: Ints = columns.request(pod)
-        self.columns = columns
+    def __init__(self, pod: Pod, context: PluginContext) -> None:
+        self.pod, self.context, self.columns = pod, context, context.columns
+        self.request: Ints = self.columns.resources.request(pod)
         #: By plugin.
         self.data: dict[str, Any] = {}
 
@@ -116,7 +116,7 @@ class Keys(Plugin, Protocol):
 class PreEnqueue(Plugin, Protocol):
     """Checks a pod before it may wait for a node."""
 
-    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+    def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
         """Why it may not; "" = it may."""
 
 
@@ -179,30 +179,30 @@ class Alike(msgspec.Struct, frozen=True):
 class Together(Plugin, Protocol):
     """Has sets of pods placed in one pass or not at all, each set within some nodes where it asks for that."""
 
-    def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
+    def together(self, pod: Pod, context: PluginContext) -> Sequence[str]:
         """Names of the sets of pods with which one is placed together; () = it is placed by itself."""
 
-    def members(self, names: Sequence[str], columns: Columns) -> Sequence[str]:
+    def members(self, names: Sequence[str], context: PluginContext) -> Sequence[str]:
         """The pods of these sets, also those with a node."""
 
-    def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
+    def are_apart(self, names: Sequence[str], context: PluginContext) -> bool:
         """Whether each of these sets is placed by itself, as one of them gets nodes of a domain."""
 
-    def must_be_near(self, name: str, columns: Columns) -> bool:
+    def must_be_near(self, name: str, context: PluginContext) -> bool:
         """Whether all of a set get nodes of one domain, or none of them does."""
 
     def domains(
-        self, name: str, kinds: Callable[[], Sequence[Alike]], columns: Columns
+        self, name: str, kinds: Callable[[], Sequence[Alike]], context: PluginContext
     ) -> tuple[Sequence[Bools | None], str]:
         """(sets of nodes, the best first, of which one gets the pods of a set, None = all nodes; why there is none).
 
         ``kinds``: its pods that wait.
         """
 
-    def lacking(self, name: str, columns: Columns) -> int:
+    def lacking(self, name: str, context: PluginContext) -> int:
         """How many pods more a set needs on nodes."""
 
-    def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
+    def missing(self, names: Sequence[str], placed: Collection[str], context: PluginContext) -> str:
         """Why these sets have too few pods with a node, those of ``placed`` included; "" = they have enough."""
 
 
@@ -289,14 +289,14 @@ class CountsCycles(Plugin, Protocol):
 
 @runtime_checkable
 class ReadsQuotas(Plugin, Protocol):
-    """Reads ``columns.quotas``, which is kept while a profile has such a plugin."""
+    """Reads ``context.quotas``, which is kept while a profile has such a plugin."""
 
     reads_quotas: ClassVar[bool]
 
 
 @runtime_checkable
 class ReadsReservations(Plugin, Protocol):
-    """Reads ``columns.reservations``, which are kept while a profile has such a plugin."""
+    """Reads ``context.reservations``, which are kept while a profile has such a plugin."""
 
     reads_reservations: ClassVar[bool]
 

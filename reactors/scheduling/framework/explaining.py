@@ -63,14 +63,14 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
     waits = framework.pre_enqueue(pod)
     if waits:
         return Explanation("", count, 0, {}, {}, waits, [], [])
-    cycle = Cycle(pod, columns)
+    cycle = Cycle(pod, framework.context)
     choice = framework.choose(cycle, sequence)
     if choice.reason:
         message = unschedulable({}, count, choice.reason)
         preemption = framework.post_filter(cycle, sequence)
         return Explanation("", count, 0, {}, {}, message, [], [], preemption)
-    asked = framework.refusals(cycle)
-    refused, nodes = _counted(framework.left_out(cycle), asked, count)
+    asked = framework.filtering.refusals(cycle)
+    refused, nodes = _counted(framework.filtering.left_out(cycle), asked, count)
     node = columns.names[choice.row] if choice.row >= 0 else ""
     return Explanation(
         node, count, choice.rows.size, refused, nodes, "" if node else unschedulable(refused, count),

@@ -141,7 +141,9 @@ class Filtering:
         columns = cycle.columns
         found: Ints = np.maximum(columns.most_pods - columns.pods, 0)
         for at in np.flatnonzero(cycle.request):
-            found = np.minimum(found, np.maximum(columns.free[:, at], 0) // cycle.request[at])
+            found = np.minimum(
+                found, np.maximum(columns.resources.free[:, at], 0) // cycle.request[at]
+            )
         for one in self.first_refusals(cycle, np.arange(len(columns.nodes))):
             found = np.where(one.nodes, 0, found)
         return found
@@ -160,7 +162,7 @@ class Filtering:
                 continue
             for one in held:
                 columns.place(one.pod, one.node)
-            found = self._first_refusal(Cycle(cycle.pod, columns), row)
+            found = self._first_refusal(Cycle(cycle.pod, cycle.context), row)
             for one in held:
                 columns.take_back(one.pod.uid)
             if found is not None:

@@ -17,7 +17,8 @@ import numpy as np
 from bus.errors import PermanentError
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
-from reactors.scheduling.columns.table import ALL, Columns, Ints, Rows
+from reactors.scheduling.columns.table import ALL, Ints, Rows
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import (
     HIGHEST,
     LOWEST,
@@ -36,7 +37,6 @@ from reactors.scheduling.framework.contract import (
     PreEnqueue,
     PreScore,
     QueueSort,
-    ReadsQuotas,
     ReadsReservations,
     Reserve,
     Score,
@@ -95,13 +95,14 @@ class _Kept(msgspec.Struct):
     scores: dict[str, Ints]
 
 
-class Framework(Filtering):
-    """The plugins of one profile over one cluster's columns."""
+class Framework:
+    """The plugins of one profile, and the state that they read."""
 
-    def __init__(self, profile: Profile, columns: Columns) -> None:
+    def __init__(self, profile: Profile, context: PluginContext) -> None:
         self.profile = profile
         plugins = [one.plugin for one in profile.plugins]
-        super().__init__(plugins, columns)
+        self.context, self.columns = context, context.columns
+        self.filtering = Filtering(plugins, context.columns)
         self._weights = {one.plugin.name: one.weight for one in profile.plugins}
         self._keys = [one for one in plugins if extends(one, Keys)]
         self._pre_enqueues = [one for one in plugins if extends(one, PreEnqueue)]
@@ -116,8 +117,6 @@ class Framework(Filtering):
         self._togethers = [one for one in plugins if extends(one, Together)]
         self._post_filters = [one for one in plugins if extends(one, PostFilter)]
         self._spares = [one for one in plugins if extends(one, Spares)]
-        #: Whether a plugin reads what admission knows.
-        self.reads_quotas = any(extends(one, ReadsQuotas) for one in plugins)
         #: Whether a plugin lets pods use reservations.
         self.reads_reservations = any(extends(one, ReadsReservations) for one in plugins)
         # A score that counts nothing is not asked for.
@@ -132,16 +131,16 @@ class Framework(Filtering):
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why a pod may not wait for a node; "" = it may. The first reason counts."""
-        if pod.namespace in SYSTEM_NAMESPACES and _binds(self.profile, self.columns, pod):
+        if pod.namespace in SYSTEM_NAMESPACES and _binds(self.profile, self.context, pod):
             return IN_SYSTEM
         return next(
-            (why for one in self._pre_enqueues if (why := one.pre_enqueue(pod, self.columns))), ""
+            (why for one in self._pre_enqueues if (why := one.pre_enqueue(pod, self.context))), ""
         )
 
     def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
         """What may help a pod that these plugins refused."""
         found: set[Hint] = set()
-        for one in self.filters:
+        for one in self.filtering.filters:
             if one.name in refusing:
                 found.update(one.helped_by if extends(one, Helped) else Hint)
         # Who was refused by nobody had no node to be refused by.
@@ -150,7 +149,7 @@ class Framework(Filtering):
     def prepare(self, cycle: Cycle) -> None:
         """Let plugins that reserve look at a pod whose node was chosen before, as they do when it is chosen."""
         if self._reserves:
-            self.pre_filter(cycle)
+            self.filtering.pre_filter(cycle)
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """Every plugin reserves, in order; the first that cannot ends it, and says why."""
@@ -183,7 +182,7 @@ class Framework(Filtering):
     def together(self, pod: Pod) -> tuple[Together, Sequence[str]] | None:
         """The first plugin that has a pod placed together with others, and what it calls them; None = by itself."""
         for one in self._togethers:
-            names = one.together(pod, self.columns)
+            names = one.together(pod, self.context)
             if names:
                 return one, names
         return None
@@ -196,13 +195,13 @@ class Framework(Filtering):
     def refuses(self, cycle: Cycle, row: int) -> str:
         """Why a node does not take a pod any more, nor the reservations there that it may use; "" = it does."""
         with self._lifted(cycle, row):
-            return super().refuses(cycle, row)
+            return self.filtering.refuses(cycle, row)
 
     def _lifted(self, cycle: Cycle, row: int = -1) -> AbstractContextManager[None]:
-        known = self.columns.reservations
-        if known is None or not self.reads_reservations:
+        own = self.context.reservations
+        if own is None or not self.reads_reservations:
             return nullcontext()
-        return known.lifted(cycle.pod, self.columns.names[row] if row >= 0 else "")
+        return own.known.lifted(cycle.pod, self.columns.names[row] if row >= 0 else "")
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
         """The CPUs of a pod on its node, by the first plugin that has something to say of them."""
@@ -221,16 +220,16 @@ class Framework(Filtering):
             return self._chosen(cycle, sequence)
 
     def _chosen(self, cycle: Cycle, sequence: int) -> Choice:
-        skipped, allowed, reason = self.pre_filter(cycle)
+        skipped, allowed, reason = self.filtering.pre_filter(cycle)
         if reason:
             return _nothing(reason)
         kept = self._known(cycle, skipped)
         first = kept.first
-        if allowed is not None and (left_out := self.left_out(cycle)) is not None:
+        if allowed is not None and (left_out := self.filtering.left_out(cycle)) is not None:
             first = self._codes.coded(np.zeros_like(first), left_out[0], [left_out[1]])
             first = np.where(first > 0, first, kept.first)
         rows = (first == 0).nonzero()[0]
-        for plugin in self.filters:
+        for plugin in self.filtering.filters:
             if rows.size and not plugin.is_local and plugin.name not in skipped:
                 refused = plugin.filter(cycle, rows)
                 if refused:
@@ -238,7 +237,7 @@ class Framework(Filtering):
                     first = first.copy() if first is kept.first else first
                     first[rows] = codes
                     rows = rows[codes == 0]
-        for at, name, refused in self.held(cycle, rows):
+        for at, name, refused in self.filtering.held(cycle, rows):
             first = first.copy() if first is kept.first else first
             first[rows[at]] = self._codes.coded(np.zeros(1, np.int64), name, refused)[0]
         rows = rows[first[rows] == 0]
@@ -280,7 +279,7 @@ class Framework(Filtering):
                 return kept
         size = len(columns.nodes) if isinstance(rows, slice) else rows.size
         first: Ints = np.zeros(size, np.int64)
-        for plugin in self.filters:
+        for plugin in self.filtering.filters:
             if plugin.is_local and plugin.name not in skipped:
                 self._codes.coded(first, plugin.name, plugin.filter(cycle, rows))
         kept.first[rows] = first
@@ -334,7 +333,9 @@ class Framework(Filtering):
         """How room could be made for a pod that no node takes: what the first plugin says that finds a way, else the last."""
         found, spared = None, self.spared(cycle, sparing)
         for plugin in self._post_filters if spared is not None else ():
-            if (found := plugin.post_filter(cycle, self, sequence, spared or sparing)).node:
+            if (
+                found := plugin.post_filter(cycle, self.filtering, sequence, spared or sparing)
+            ).node:
                 break
         return found
 
@@ -346,9 +347,10 @@ class Framework(Filtering):
         return found
 
 
-def _binds(profile: Profile, columns: Columns, pod: Pod) -> bool:
+def _binds(profile: Profile, context: PluginContext, pod: Pod) -> bool:
     """Whether Bursar binds a pod: it names a scheduler of its own, or this profile, and stands for no reservation."""
-    if columns.reservations is not None and columns.reservations.is_stand_in(pod.uid):
+    own = context.reservations
+    if own is not None and own.known.is_stand_in(pod.uid):
         return False
     return profile.takes(pod) or bool(pod.constraints and pod.constraints.scheduler_name)
 

@@ -86,9 +86,9 @@ def duration_us(text: str) -> int:
     if len(text) > LONGEST_WORD or "".join(one.group() for one in parts) != text:
         return 0
     return sum(
-        int(one[1]) * _UNITS[one[3]] + int((one[2] or "0")[:6].ljust(6, "0")) * _UNITS[one[3]] // 10**6
-        for one in parts
-    )  # fmt: skip
+        int(number) * _UNITS[unit] + int((digits or "0")[:6].ljust(6, "0")) * _UNITS[unit] // 10**6
+        for number, digits, unit in (one.groups() for one in parts)
+    )
 
 
 def _listed(text: str) -> tuple[str, ...]:

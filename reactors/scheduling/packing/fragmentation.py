@@ -40,8 +40,8 @@ class Trial(msgspec.Struct, frozen=True):
 def trial(columns: Columns, shape: Shape, rows: Ints) -> Trial:
     """The ways to place a pod on ``rows``, which all fit: one for each card of a share, one for any other pod."""
     if shape.is_share:
-        at, card = np.nonzero(columns.cards[rows] >= shape.milli)
-        return Trial(rows, at, card, columns.cards[rows[at], card].astype(np.int64))
+        at, card = np.nonzero(columns.cards.each[rows] >= shape.milli)
+        return Trial(rows, at, card, columns.cards.each[rows[at], card].astype(np.int64))
     at = np.arange(rows.size)
     return Trial(rows, at, np.zeros_like(at), np.full(rows.size, WHOLE, np.int64))
 
@@ -68,17 +68,17 @@ class Fragmentation:
     def change(self, shape: Shape, tried: Trial) -> Floats:
         """How much less would be fragmented with the pod, for each way, in thousandths of cards."""
         columns, rows, at, sizes = self._columns, tried.rows, tried.at, self._sizes
-        cards = columns.cards[rows].astype(np.int64)
+        cards = columns.cards.each[rows].astype(np.int64)
         enough = cards[:, :, None] >= sizes
         counts = enough.sum(axis=1)
-        idle = columns.idle[rows]
+        idle = columns.cards.idle[rows]
         below = idle[:, None] - np.where(enough, cards[:, :, None], 0).sum(axis=1)
         taken, room = shape.cards, tried.room[:, None]
         left = room - shape.milli
         was, is_ = room >= sizes, left >= sizes
         after_counts = counts[at] + taken * (is_.astype(np.int64) - was)
         after_below = below[at] + taken * (np.where(is_, 0, left) - np.where(was, 0, room))
-        cpu = columns.free[rows, CPU]
+        cpu = columns.resources.free[rows, CPU]
         amounts = self._amounts(
             np.concatenate((cpu, cpu[at] - shape.cpu_milli)),
             np.concatenate((counts, after_counts)).T,
@@ -91,11 +91,13 @@ class Fragmentation:
     def total(self) -> float:
         """What is fragmented on all nodes, in thousandths of cards."""
         columns = self._columns
-        cards = columns.cards.astype(np.int64)
+        cards = columns.cards.each.astype(np.int64)
         enough = cards[:, :, None] >= self._sizes
-        below = columns.idle[:, None] - np.where(enough, cards[:, :, None], 0).sum(axis=1)
+        below = columns.cards.idle[:, None] - np.where(enough, cards[:, :, None], 0).sum(axis=1)
         counts, rows = enough.sum(axis=1).T, np.arange(len(columns.nodes))
-        found = self._amounts(columns.free[:, CPU], counts, below.T, columns.idle, rows)
+        found = self._amounts(
+            columns.resources.free[:, CPU], counts, below.T, columns.cards.idle, rows
+        )
         return float(found.sum())
 
     def _amounts(self, cpu: Ints, counts: Ints, below: Ints, idle: Ints, rows: Ints) -> Floats:
@@ -117,13 +119,17 @@ def levels(change: Floats) -> Ints:
     return np.searchsorted(_LEVELS, change, side="right")
 
 
+#: The score of no change.
+_EVEN = 50
+
+
 def _thresholds() -> Floats:
     """From which change on a score is 1, 2, … 100: a table, since machines differ in the last bit of an exponential."""
     odds = [Decimal(level) / (100 - level) for level in range(1, 100)]
     found = [float(WHOLE * one.ln()) for one in odds]
     # The published scores are computed in floats, where a change of less than this is no change, and where one card of
     # 37 whole ones is certain.
-    found[49] = -1.5 * 2.0**-52 * WHOLE
+    found[_EVEN - 1] = -1.5 * 2.0**-52 * WHOLE
     return np.array([*found, 37.0 * WHOLE])
 
 

@@ -123,7 +123,7 @@ class Learned:
             units = tried.room // STEP
             left = (tried.room - shape.milli) // STEP
             change = change + self.policy.wasted * (self._room[units] - self._room[left])
-        size = rows.size, self.columns.cards.shape[1]
+        size = rows.size, self.columns.cards.each.shape[1]
         by_card, changes = np.full(size, -1, np.int64), np.zeros(size)
         by_card[tried.at, tried.card] = levels(change)
         changes[tried.at, tried.card] = change
@@ -134,7 +134,7 @@ class Learned:
         if not self._cores:
             return np.zeros(tried.at.size)
         columns, rows = self.columns, tried.rows
-        idle, cpu = columns.idle[rows], columns.free[rows, CPU]
+        idle, cpu = columns.cards.idle[rows], columns.resources.free[rows, CPU]
         before = np.maximum(0, idle - cpu / self._cores)
         after = np.maximum(0, idle - shape.total - (cpu - shape.cpu_milli) / self._cores)
         return np.asarray(before - after)[tried.at]
@@ -146,7 +146,7 @@ class Learned:
         room on the nodes that it selects, by what that room is worth. The same for each GPU model and the demand that nobody has
         seen yet.
         """
-        idle: Ints = self._worth.take(self.columns.cards.T, mode="wrap").sum(axis=0)
+        idle: Ints = self._worth.take(self.columns.cards.each.T, mode="wrap").sum(axis=0)
         total = int(idle.sum())
         prices: Floats = np.zeros(idle.size)
         # One after the other, so that the sum has one order.
@@ -154,7 +154,7 @@ class Learned:
             among = int(idle[selected].sum())
             if among:
                 prices[selected] += part * total / among
-        models = self.columns.model
+        models = self.columns.labels.model
         among_model = np.bincount(models, idle)[models]
         unseen = self.policy.unseen * total / np.maximum(among_model, 1)
         return np.asarray(prices + np.where((models > 0) & (among_model > 0), unseen, 0.0))

@@ -10,8 +10,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from reactors.scheduling.columns.card_columns import MOST_COUNTED, SHARE
 from reactors.scheduling.columns.cards import WHOLE
-from reactors.scheduling.columns.nodes import MOST_COUNTED, SHARE
 from reactors.scheduling.columns.pod_shapes import Shape
 from reactors.scheduling.columns.table import CPU, Columns, Ints
 from reactors.scheduling.packing.fragmentation import Fragmentation, levels, trial
@@ -51,7 +51,7 @@ class Simple:
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
         """The fullest that has room, the first of several."""
-        cards = self.columns.cards[row]
+        cards = self.columns.cards.each[row]
         return int(np.where(cards >= shape.milli, cards, WHOLE + 1).argmin())
 
 
@@ -68,7 +68,7 @@ class Random(Simple):
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
         """Any that has room."""
-        fitting = np.flatnonzero(self.columns.cards[row] >= shape.milli)
+        fitting = np.flatnonzero(self.columns.cards.each[row] >= shape.milli)
         return int(fitting[chance % fitting.size])
 
 
@@ -79,8 +79,8 @@ class DotProd(Simple):
 
     def score(self, shape: Shape, rows: Ints) -> Ints:
         """100 less half of the product."""
-        cpu = self.columns.free[rows, CPU] * shape.cpu_milli / MOST_CPU**2
-        gpu = self.columns.idle[rows] * shape.total / MOST_GPU**2
+        cpu = self.columns.resources.free[rows, CPU] * shape.cpu_milli / MOST_CPU**2
+        gpu = self.columns.cards.idle[rows] * shape.total / MOST_GPU**2
         return np.asarray(100 * (1 - (cpu + gpu) / 2)).astype(np.int64)
 
 
@@ -93,12 +93,12 @@ class GpuClustering(Simple):
         """Fuller nodes of the same kind first."""
         if not shape.cards:
             return np.zeros(rows.size, np.int64)
-        kinds = self.columns.kinds[rows]
+        kinds = self.columns.cards.kinds[rows]
         same = kinds[:, SHARE if shape.is_share else min(shape.cards, MOST_COUNTED)] > 0
         several = (kinds > 0).sum(axis=1) > 1
         empty = kinds.sum(axis=1) == 0
         base = np.select((same & ~several, same, empty), (75, 50, 25), 0)
-        filled = 25 * (MOST_GPU - self.columns.idle[rows]) // MOST_GPU
+        filled = 25 * (MOST_GPU - self.columns.cards.idle[rows]) // MOST_GPU
         return np.asarray(base + filled)
 
 
@@ -111,7 +111,7 @@ class GpuPacking(Simple):
         """Up to 100 on used cards, up to 50 on idle ones, up to 33 on idle nodes."""
         if not shape.cards:
             return np.zeros(rows.size, np.int64)
-        cards = self.columns.cards[rows]
+        cards = self.columns.cards.each[rows]
         count = (cards >= 0).sum(axis=1)
         whole = (cards == WHOLE).sum(axis=1)
         fitting = np.sort(np.where(cards >= shape.milli, cards, WHOLE + 1), axis=1)
@@ -129,8 +129,8 @@ class BestFit(Simple):
 
     def score(self, shape: Shape, rows: Ints) -> Ints:
         """100 less what would be left, cores and cards alike."""
-        cpu = 0.5 * (self.columns.free[rows, CPU] - shape.cpu_milli) / MOST_CPU
-        gpu = 0.5 * (self.columns.idle[rows] - shape.total) / MOST_GPU
+        cpu = 0.5 * (self.columns.resources.free[rows, CPU] - shape.cpu_milli) / MOST_CPU
+        gpu = 0.5 * (self.columns.cards.idle[rows] - shape.total) / MOST_GPU
         return np.asarray(100 * (1 - (cpu + gpu))).astype(np.int64)
 
     def rank(self, shape: Shape, rows: Ints, scores: Ints) -> Ints:
@@ -160,6 +160,6 @@ class FragmentationGradient(Simple):
 
     def _by_card(self, shape: Shape, rows: Ints) -> Ints:
         tried = trial(self.columns, shape, rows)
-        found = np.full((rows.size, self.columns.cards.shape[1]), -1, np.int64)
+        found = np.full((rows.size, self.columns.cards.each.shape[1]), -1, np.int64)
         found[tried.at, tried.card] = levels(self._fragmentation.change(shape, tried))
         return found

@@ -30,18 +30,18 @@ class NodeResourcesBalancedAllocation(msgspec.Struct, frozen=True):
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
         """A pod that requests nothing changes no balance."""
-        columns = (cycle.columns.resources.get(one.name) for one in self.resources)
+        columns = (cycle.columns.resources.names.get(one.name) for one in self.resources)
         return None if any(at is not None and cycle.request[at] for at in columns) else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """50 to 100."""
         columns, fractions = cycle.columns, []
         for one in self.resources:
-            at = columns.resources.get(one.name)
+            at = columns.resources.names.get(one.name)
             if at is None or (at > STORAGE and not cycle.request[at]):
                 continue
-            capacity = columns.allocatable[rows, at]
-            used = capacity - columns.free[rows, at]
+            capacity = columns.resources.allocatable[rows, at]
+            used = capacity - columns.resources.free[rows, at]
             fractions.append((capacity, used, used + cycle.request[at]))
         size = columns.pods[rows].size
         before = _balance([(one[0], one[1]) for one in fractions], size)

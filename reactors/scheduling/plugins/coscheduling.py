@@ -21,6 +21,7 @@ import msgspec
 
 from projections.cluster import Pod
 from reactors.scheduling.columns.table import Bools, Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Alike, Code, Cycle, Permission, Status
 from reactors.scheduling.gangs.shape import Gang
 from reactors.scheduling.plugins.domains import fitting, numbers
@@ -48,57 +49,57 @@ class Coscheduling(msgspec.Struct, frozen=True):
         """Whether pods of strict gangs are tried once a cycle."""
         return self.rules == "v1.0"
 
-    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+    def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
         """What its gang lacks before any node is looked at."""
-        gang = columns.gangs.of(pod.uid) if columns.gangs is not None else None
+        gang = context.gangs.of(pod.uid) if context.gangs is not None else None
         return gang.reason if gang is not None else ""
 
-    def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
+    def together(self, pod: Pod, context: PluginContext) -> Sequence[str]:
         """The gangs that are placed together with a pod's own, while that is not complete and one of them is strict."""
-        gangs = columns.gangs
+        gangs = context.gangs
         gang = gangs.of(pod.uid) if gangs is not None else None
         if gangs is None or gang is None or gang.is_complete or self.counts_cycles:
             return ()
         keys = gangs.group(gang.key)
         return keys if any(gangs.is_strict(key) for key in keys) else ()
 
-    def members(self, names: Sequence[str], columns: Columns) -> Sequence[str]:
+    def members(self, names: Sequence[str], context: PluginContext) -> Sequence[str]:
         """The pods of these gangs; those of a complete one start by themselves."""
-        assert columns.gangs is not None
-        found = (columns.gangs.all.get(name) for name in names)
+        assert context.gangs is not None
+        found = (context.gangs.all.get(name) for name in names)
         return [uid for one in found if one is not None and not one.is_complete for uid in one.pods]
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """The nodes of the domain that is tried for its gang; or that its gang is in, where that must be in one."""
-        columns, gangs = cycle.columns, cycle.columns.gangs
+        columns, gangs = cycle.columns, cycle.context.gangs
         if columns.domain is not None:
             return Status(Code.SUCCESS, nodes=columns.domain)
         cycles = gangs.cycles if gangs is not None else None
         if cycles is not None and (why := cycles.refusal(cycle.pod.uid)):
             return Status(Code.UNRESOLVABLE, why)
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
-        must = self._must(gang.key, columns) if gang is not None else ""
+        must = self._must(gang.key, cycle.context) if gang is not None else ""
         return Status(Code.SUCCESS, nodes=_home(gang, must, columns)) if gang and must else None
 
-    def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
+    def are_apart(self, names: Sequence[str], context: PluginContext) -> bool:
         """Whether one of these gangs gets nodes of a domain."""
-        return bool(self.topology) or any(self._must(name, columns) for name in names)
+        return bool(self.topology) or any(self._must(name, context) for name in names)
 
-    def must_be_near(self, name: str, columns: Columns) -> bool:
+    def must_be_near(self, name: str, context: PluginContext) -> bool:
         """Whether its PodGroup names a label of which its nodes have one value."""
-        return bool(self._must(name, columns))
+        return bool(self._must(name, context))
 
-    def _must(self, name: str, columns: Columns) -> str:
-        needs = columns.gangs.needs(name) if columns.gangs is not None else None
+    def _must(self, name: str, context: PluginContext) -> str:
+        needs = context.gangs.needs(name) if context.gangs is not None else None
         return needs.topology if needs is not None else ""
 
     def domains(
-        self, name: str, kinds: Callable[[], Sequence[Alike]], columns: Columns
+        self, name: str, kinds: Callable[[], Sequence[Alike]], context: PluginContext
     ) -> tuple[Sequence[Bools | None], str]:
         """The domains with room for what a gang needs, those of the narrowest label first; None = all nodes are left for it."""
-        assert columns.gangs is not None
-        gang, needs = columns.gangs.all[name], columns.gangs.needs(name)
-        must = self._must(name, columns)
+        assert context.gangs is not None
+        gang, needs = context.gangs.all[name], context.gangs.needs(name)
+        must = self._must(name, context)
         if needs is None or not (must or self.topology):
             return (None,), ""
         alike = kinds()
@@ -106,28 +107,28 @@ class Coscheduling(msgspec.Struct, frozen=True):
         spare = max(0, sum(one.count for one in alike) - max(0, needed))
         found: list[Bools | None] = []
         for level in (*reversed(self.topology), *((must,) if must else ())):
-            by = numbers(columns, (must, level))
+            by = numbers(context.columns, (must, level))
             if must:
-                by[~_home(gang, must, columns)] = 0
+                by[~_home(gang, must, context.columns)] = 0
             found += fitting(by, alike, spare, is_spread=self.strategy == "spread")
         del found[MOST_TRIED:]
         if not must:
             found.append(None)
         return found, f"no {must} has room for the {needed} pods that gang {name} still needs"
 
-    def lacking(self, name: str, columns: Columns) -> int:
+    def lacking(self, name: str, context: PluginContext) -> int:
         """How many pods more a gang needs."""
-        assert columns.gangs is not None
-        return columns.gangs.lacking(name)
+        assert context.gangs is not None
+        return context.gangs.lacking(name)
 
-    def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
+    def missing(self, names: Sequence[str], placed: Collection[str], context: PluginContext) -> str:
         """Which gang has too few pods with a node."""
-        assert columns.gangs is not None
-        return columns.gangs.missing(names, placed)
+        assert context.gangs is not None
+        return context.gangs.missing(names, placed)
 
     def permit(self, cycle: Cycle, row: int) -> Permission:
         """Success when every gang of the group has enough pods with a node; else the pod waits, in a strict gang for this pass."""
-        gangs = cycle.columns.gangs
+        gangs = cycle.context.gangs
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
         if gangs is None or gang is None:
             return Permission(Code.SKIP)
@@ -142,13 +143,13 @@ class Coscheduling(msgspec.Struct, frozen=True):
 
     def permits(self, cycle: Cycle) -> Sequence[str]:
         """The pods of the group that wait."""
-        gangs = cycle.columns.gangs
+        gangs = cycle.context.gangs
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
         return gangs.waiting(gangs.group(gang.key)) if gangs is not None and gang else ()
 
     def forbids(self, cycle: Cycle) -> Sequence[str]:
         """The pods of its strict gang that wait: they would wait in vain."""
-        gangs = cycle.columns.gangs
+        gangs = cycle.context.gangs
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
         if gangs is None or gang is None or not gangs.is_strict(gang.key):
             return ()
@@ -157,7 +158,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
 
 def _home(gang: Gang, key: str, columns: Columns) -> Bools:
     """The nodes on which pods of a gang may be that are all in one domain: where one of them is, else all of any domain."""
-    label = columns.label(key)
+    label = columns.labels.of(key)
     placed = ((uid, columns.counted(uid)) for uid in gang.pods)
     found = (
         (uid, label[columns.row_of[one.node]])

@@ -106,11 +106,12 @@ class _Trial:
     def __init__(
         self, cycle: Cycle, filters: Filters, sparing: Sparing, rows: Ints, reasons: _Counts
     ) -> None:
-        self._pod, self._columns, self._filters = cycle.pod, cycle.columns, filters
+        self._pod, self._context, self._filters = cycle.pod, cycle.context, filters
+        self._columns = cycle.columns
         self._is_protected = sparing.is_protected
         self._rows, self._reasons = rows, reasons
-        self._budgets = known(cycle.columns.disruption_budgets())
-        self._victims = Victims(cycle.columns, cycle.pod, sparing.may_go)
+        self._budgets = known(cycle.columns.facts.disruption_budgets())
+        self._victims = Victims(cycle.context, cycle.pod, sparing.may_go)
         # Victims chosen already, where room is made for several pods: these use up the budgets, too.
         going = [cycle.columns.counted(uid) for uid in sorted(cycle.columns.lifted)]
         self._going = [one.pod for one in going if one is not None]
@@ -173,7 +174,7 @@ class _Trial:
         if not rows:
             return []
         fits = np.ones(len(rows), np.bool_)
-        cycle = Cycle(self._pod, self._columns)
+        cycle = Cycle(self._pod, self._context)
         for one in self._filters.first_refusals(cycle, np.array(rows, np.int64)):
             fits &= ~one.nodes
             if is_first:

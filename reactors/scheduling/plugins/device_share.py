@@ -17,7 +17,7 @@ import numpy as np
 from bus.events.constraints import DeviceTerms
 from bus.events.devices import ALLOCATED, FIRST
 from reactors.scheduling.columns.device_requests import requested
-from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
+from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows, is_by_claim
 from reactors.scheduling.devices.allocations import allocated
 from reactors.scheduling.devices.boards import kept, parts_of, terms_of
 from reactors.scheduling.devices.choices import NO_TERMS, Packed, choice, functions, not_packed
@@ -122,7 +122,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Room on devices. Free cards do not help where claims give them."""
-        if cycle.columns.is_by_claim(cycle.pod, row):
+        if is_by_claim(cycle.columns, cycle.pod, row):
             return ""
         found = self._found(cycle, row, parts_of(cycle.pod, self.rules))
         lacking = [kind for kind, minors in found.items() if not minors]

@@ -17,9 +17,9 @@ def numbers(columns: Columns, keys: Sequence[str]) -> Ints:
     """For each node the number of its domain by all of these labels, from 1; 0 where it lacks one."""
     found = np.ones(len(columns.nodes), np.int64)
     for key in filter(None, keys):
-        label = columns.label(key).astype(np.int64)
+        label = columns.labels.of(key).astype(np.int64)
         # Small numbers again, so that they do not grow with each label.
-        _, both = np.unique(found * (len(columns.texts) + 1) + label, return_inverse=True)
+        _, both = np.unique(found * (len(columns.labels.texts) + 1) + label, return_inverse=True)
         found = np.where((found > 0) & (label > 0), both + 1, 0)
     return found
 

@@ -18,7 +18,7 @@ import numpy as np
 from reactors.scheduling.columns import cards
 from reactors.scheduling.columns.arrivals import Lesson
 from reactors.scheduling.columns.pod_shapes import Shape, shape_of
-from reactors.scheduling.columns.table import Columns, Ints, Rows
+from reactors.scheduling.columns.table import Columns, Ints, Rows, is_by_claim
 from reactors.scheduling.framework.contract import (
     DEVICES,
     HIGHEST,
@@ -77,7 +77,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         # Where DeviceShare says which nodes have the room, it knows better.
         if not shape.cards or DEVICES in cycle.data:
             return ()
-        idle = cycle.columns.cards
+        idle = cycle.columns.cards.each
         lacking = (idle[rows] >= shape.milli).sum(axis=1) < shape.cards
         if not lacking.any():
             return ()
@@ -90,7 +90,7 @@ class GpuCards(msgspec.Struct, frozen=True):
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Room on cards. Free cards do not help where claims give them."""
-        if cycle.columns.is_by_claim(cycle.pod, row):
+        if is_by_claim(cycle.columns, cycle.pod, row):
             return ""
         shape = self._shape(cycle)
         if shape.is_share:
@@ -116,7 +116,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         """The card of a share by the policy, else the first ones with the room."""
         shape = self._shape(cycle)
         if not shape.is_share:
-            free = np.flatnonzero(cycle.columns.cards[row] >= shape.milli)
+            free = np.flatnonzero(cycle.columns.cards.each[row] >= shape.milli)
             return tuple(free[: shape.cards].tolist())
         chance = seed(cycle.pod.uid, row)
         return (self._table(cycle.columns).policy.card(shape, row, chance),)
@@ -124,7 +124,7 @@ class GpuCards(msgspec.Struct, frozen=True):
     def card(self, cycle: Cycle, row: int, fitting: Sequence[int]) -> int:
         """The card of a share by the policy, of those that have its room by closer rules; -1 = it sees none of these."""
         shape, columns = self._shape(cycle), cycle.columns
-        known = columns.cards[row].copy()
+        known = columns.cards.each[row].copy()
         there = [card for card in fitting if card < known.size and known[card] >= shape.milli]
         if not shape.is_share or not there:
             return -1
@@ -135,11 +135,11 @@ class GpuCards(msgspec.Struct, frozen=True):
         others = np.ones(known.size, np.bool_)
         others[there] = False
         # Its first choice has no room by these rules: the best of the others.
-        columns.cards[row, others] = -1
+        columns.cards.each[row, others] = -1
         try:
             return policy.card(shape, row, chance)
         finally:
-            columns.cards[row] = known
+            columns.cards.each[row] = known
 
     def _shape(self, cycle: Cycle) -> Shape:
         found: Shape | None = cycle.data.get(self.name)
@@ -156,7 +156,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         return self.policy == "Learned" or (self.policy == "FGD" and not self.typical)
 
     def _table(self, columns: Columns) -> _Table:
-        lesson = columns.learned().lesson if self.learns else _NONE
+        lesson = columns.facts.learned().lesson if self.learns else _NONE
         known: _Table | None = columns.tables.get(self.name)
         if (
             known is None

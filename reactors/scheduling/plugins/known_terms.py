@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 
 
 class KnownTerms(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class KnownTerms(msgspec.Struct, frozen=True):
     name: ClassVar[str] = "KnownTerms"
     is_local: ClassVar[bool] = True
 
-    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+    def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
         """What is not known of it; the first that counts."""
         return next(_unknown(pod), "")
 

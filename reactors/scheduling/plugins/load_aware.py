@@ -134,7 +134,7 @@ class LoadAware(msgspec.Struct, frozen=True):
             used = used + self._estimate(cycle)
         known = (updated >= 0) & ~expired
         for at, resource in enumerate(RESOURCES):
-            capacity = columns.allocatable[rows, at]
+            capacity = columns.resources.allocatable[rows, at]
             over = is_over(used[:, at], capacity, thresholds[:, at], is_v1=is_v1)
             found.append((OVER.format(resource), over & known))
         # What a pod uses is measured on for a while after it is gone.
@@ -161,7 +161,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         columns, table = cycle.columns, self._table(cycle.columns)
         by_prod = self.scores_prod and self.rules == "current" and is_prod(cycle.pod)
         used = (table.prod if by_prod else table.scored)[rows] + self._estimate(cycle)
-        capacity = columns.allocatable[rows, : len(RESOURCES)]
+        capacity = columns.resources.allocatable[rows, : len(RESOURCES)]
         if self.strategy == "TargetLoad":
             found = packed(used[:, 0], capacity[:, 0], self.target)
         else:
@@ -211,7 +211,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         table.thresholds[row], table.prod_thresholds[row] = self._limits(
             columns.nodes[row].usage_thresholds
         )
-        load = columns.load(row)
+        load = columns.facts.load(columns.names[row])
         if load is None:
             table.updated_us[row] = -1
             return

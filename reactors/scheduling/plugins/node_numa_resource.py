@@ -138,7 +138,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         if known.version != columns.version:
             for row in np.flatnonzero(columns.changed_at > known.version).tolist():
                 node = columns.nodes[row]
-                known.has[row] = bool(policy_of(node, columns.topology(row)))
+                known.has[row] = bool(policy_of(node, columns.facts.topology(columns.names[row])))
             known.version = columns.version
         return known.has
 
@@ -149,7 +149,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         if known is None or (known.layout, known.changed_at) != (columns.layout, changed_at):
             node = columns.nodes[row]
             room = room_of(
-                node, columns.topology(row), columns.placed_on(row), self.strategy,
+                node, columns.facts.topology(columns.names[row]), columns.placed_on(row), self.strategy,
                 self.most_pods, self.bind,
             )  # fmt: skip
             known = tables[row] = _Kept(columns.layout, changed_at, room)

@@ -82,9 +82,9 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         totals = np.zeros(len(cycle.columns.nodes), np.int64)
         is_scored = False
         for key, weight, at, amounts in self._weighted(cycle.pod, cycle.columns):
-            if (cycle.columns.label(key)[at] != 0).any():
+            if (cycle.columns.labels.of(key)[at] != 0).any():
                 is_scored = True
-                totals += weight * cycle.columns.per_domain(key, at, amounts)
+                totals += weight * cycle.columns.labels.per_domain(key, at, amounts)
         if not is_scored:
             return SKIP
         cycle.data[self.name] = totals
@@ -145,10 +145,10 @@ def _near(pod: Pod, columns: Columns) -> Bools:
     ]
     somewhere = False
     for term in terms:
-        column = columns.label(term.topology_key)
+        column = columns.labels.of(term.topology_key)
         counts = np.zeros(len(columns.nodes), np.int64)
         for crowd in crowds:
-            counts += columns.per_domain(term.topology_key, *_on(crowd))
+            counts += columns.labels.per_domain(term.topology_key, *_on(crowd))
         somewhere = somewhere or bool(counts.any())
         found &= (column != 0) & (counts > 0)
     if not somewhere:
@@ -157,7 +157,7 @@ def _near(pod: Pod, columns: Columns) -> Bools:
         if all(_means(one, pod.namespace, labels, itself, columns) for one in terms):
             found = np.ones(len(columns.nodes), np.bool_)
             for term in terms:
-                found &= columns.label(term.topology_key) != 0
+                found &= columns.labels.of(term.topology_key) != 0
     return found
 
 
@@ -168,7 +168,7 @@ def _far(pod: Pod, columns: Columns) -> Bools:
     for term in _required(_affinity(pod).pod_anti_affinity):
         for crowd in columns.crowds:
             if _means(term, pod.namespace, labels, crowd, columns):
-                found |= columns.per_domain(term.topology_key, *_on(crowd)) > 0
+                found |= columns.labels.per_domain(term.topology_key, *_on(crowd)) > 0
     return found
 
 
@@ -178,7 +178,7 @@ def _unwanted(pod: Pod, columns: Columns) -> Bools:
     for crowd in columns.crowds.choosy():
         for term in _required((crowd.affinity or Affinity()).pod_anti_affinity):
             if _meant(term, crowd, pod, columns):
-                found |= columns.per_domain(term.topology_key, *_on(crowd)) > 0
+                found |= columns.labels.per_domain(term.topology_key, *_on(crowd)) > 0
     return found
 
 
@@ -211,7 +211,7 @@ def _reaches(term: PodAffinityTerm, own: str, other: str, columns: Columns) -> b
         return own == other
     if other in (term.namespaces or ()):
         return True
-    return selects(term.namespace_selector, columns.namespace_labels(other))
+    return selects(term.namespace_selector, columns.facts.namespace_labels(other))
 
 
 def _on(crowd: Crowd) -> tuple[Ints, Ints]:

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.scheduling.columns.table import Columns, Rows
+from reactors.scheduling.columns.table import Rows
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import SKIP, Code, Cycle, Refused, Sparing, Status
 from reactors.scheduling.queueing.hints import Hint
 from reactors.scheduling.queueing.quota_state import Excess
@@ -31,9 +32,9 @@ class Quota(msgspec.Struct, frozen=True):
     reads_quotas: ClassVar[bool] = True
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.QUOTA})
 
-    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+    def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
         """Why it may not start, where no eviction would help: it is not tried before that is over, and then at once."""
-        found = columns.quotas.excess(pod) if columns.quotas is not None else None
+        found = context.quotas.excess(pod) if context.quotas is not None else None
         return found.reason if found is not None and not found.deficits else ""
 
     def key(self, cycle: Cycle) -> Hashable:
@@ -44,7 +45,7 @@ class Quota(msgspec.Struct, frozen=True):
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """The reason, where no eviction would help."""
         cycle.data.pop(self.name, None)
-        quotas = cycle.columns.quotas
+        quotas = cycle.context.quotas
         found = quotas.excess(cycle.pod) if quotas is not None else None
         if found is None:
             return SKIP
@@ -66,7 +67,7 @@ class Quota(msgspec.Struct, frozen=True):
 
     def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
         """Nobody of another quota; and nobody while room is being made in its own."""
-        quotas, pod = cycle.columns.quotas, cycle.pod
+        quotas, pod = cycle.context.quotas, cycle.pod
         if quotas is None:
             return sparing
         found: Excess | None = cycle.data.get(self.name)

@@ -49,15 +49,15 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """The reservations that the pod may use, by row; for a reservation the node that it names."""
-        own = cycle.columns.reservations
+        own = cycle.context.reservations
         cycle.data.pop(self.name, None)
         if own is None:
             return SKIP
-        if rules.RESERVATION_NODE in cycle.pod.annotations and own.is_stand_in(cycle.pod.uid):
+        if rules.RESERVATION_NODE in cycle.pod.annotations and own.known.is_stand_in(cycle.pod.uid):
             return None
         found: dict[int, list[Row]] = {}
-        for one in own.usable(cycle.pod):
-            row = cycle.columns.row_of.get(own.status(one.uid).node)
+        for one in own.known.usable(cycle.pod):
+            row = cycle.columns.row_of.get(own.known.status(one.uid).node)
             if row is not None:
                 found.setdefault(row, []).append(one)
         if not found:
@@ -67,11 +67,11 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes that take the pod neither beside the reservations that were lifted nor in one of them."""
-        columns, own = cycle.columns, cycle.columns.reservations
+        columns, own = cycle.columns, cycle.context.reservations
         if own is None:
             return ()
         at = np.arange(len(columns.nodes))[rows]
-        if own.is_stand_in(cycle.pod.uid):
+        if own.known.is_stand_in(cycle.pod.uid):
             named = cycle.pod.annotations.get(rules.RESERVATION_NODE, "")
             others = np.array([columns.names[row] != named for row in at.tolist()], np.bool_)
             return [Refused(ELSEWHERE, others, others)] if named and others.any() else ()
@@ -99,7 +99,7 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """How full the reservation would be that the pod uses; most where it comes first by its label."""
-        columns, own = cycle.columns, cycle.columns.reservations
+        columns, own = cycle.columns, cycle.context.reservations
         assert own is not None
         at = np.arange(len(columns.nodes))[rows]
         # They are those of the filter, which was asked about each of these nodes.
@@ -119,11 +119,11 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """A reservation holds its room; a pod that uses one is given its part, which the reservation holds no more."""
-        own, columns, pod = cycle.columns.reservations, cycle.columns, cycle.pod
-        if own is None or own.given(pod.uid):
+        own, columns, pod = cycle.context.reservations, cycle.columns, cycle.pod
+        if own is None or own.known.given(pod.uid):
             return ""
-        if own.is_stand_in(pod.uid):
-            if not own.is_assumed(pod.uid):
+        if own.known.is_stand_in(pod.uid):
+            if not own.known.is_assumed(pod.uid):
                 own.take_place(pod.uid, columns.names[row])
             own.hold(pod.uid, columns.names[row])
             return ""
@@ -136,8 +136,8 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def unreserve(self, cycle: Cycle) -> None:
         """The reservation holds again what it gave."""
-        own = cycle.columns.reservations
-        if own is not None and own.is_stand_in(cycle.pod.uid):
+        own = cycle.context.reservations
+        if own is not None and own.known.is_stand_in(cycle.pod.uid):
             own.give_place_back(cycle.pod.uid)
         elif own is not None:
             own.give_back(cycle.pod.uid)
@@ -151,8 +151,8 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """The reservation that the pod uses."""
-        own = cycle.columns.reservations
-        used = own.used(cycle.pod.uid) if own is not None else None
+        own = cycle.context.reservations
+        used = own.known.used(cycle.pod.uid) if own is not None else None
         if used is None:
             return {}
         return {ALLOCATED: msgspec.json.encode({"name": used.name, "uid": used.uid}).decode()}
@@ -167,7 +167,7 @@ class Reservation(msgspec.Struct, frozen=True):
         here = self._matched(cycle)[row]
         held: dict[str, int] = {}
         for one in here:
-            status = own.status(one.uid)
+            status = own.known.status(one.uid)
             for name, amount in rules.left(status.allocatable, status.allocated).items():
                 held[name] = held.get(name, 0) + amount
         lifted = [one for one in here if one.uid in columns.lifted]
@@ -175,7 +175,7 @@ class Reservation(msgspec.Struct, frozen=True):
         slots = int(columns.most_pods[row] - columns.pods[row]) - len(lifted) + is_counted
         free = {name: self._free(columns, row, name) for name in request.keys() | held.keys()}
         for one in lifted:
-            status = own.status(one.uid)
+            status = own.known.status(one.uid)
             for name, amount in rules.left(status.allocatable, status.allocated).items():
                 free[name] -= amount
         if is_counted:
@@ -186,7 +186,7 @@ class Reservation(msgspec.Struct, frozen=True):
         fits = slots > 0 and all(amount <= free[name] for name, amount in beside.items())
         usable = []
         for one in here:
-            status = own.status(one.uid)
+            status = own.known.status(one.uid)
             rest = rules.from_node(
                 one.allocate_policy, one.restricted, request, status.allocatable, status.allocated
             )
@@ -202,9 +202,9 @@ class Reservation(msgspec.Struct, frozen=True):
         return _Room(fits or best is not None, best)
 
     def _free(self, columns: Columns, row: int, name: str) -> int:
-        at = columns.resources.get(name)
+        at = columns.resources.names.get(name)
         # What no node offers has no column.
-        return int(columns.free[row, at]) if at is not None else 0
+        return int(columns.resources.free[row, at]) if at is not None else 0
 
 
 class _Room(msgspec.Struct, frozen=True):
@@ -215,5 +215,5 @@ class _Room(msgspec.Struct, frozen=True):
 
 
 def _score(cycle: Cycle, own: Reservations, row: Row) -> int:
-    status = own.status(row.uid)
+    status = own.known.status(row.uid)
     return rules.score(requested(cycle.pod.demand), status.allocatable, status.allocated)

@@ -52,28 +52,28 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
 
     def key(self, cycle: Cycle) -> Hashable:
         """The DeviceClasses that serve what the pod requests."""
-        return tuple(sorted(cycle.columns.served(cycle.pod).items()))
+        return tuple(sorted(cycle.columns.facts.served(cycle.pod).items()))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes that are full, or lack some of a resource."""
         columns, refused = cycle.columns, []
-        served = columns.served(cycle.pod)
+        served = columns.facts.served(cycle.pod)
         full = columns.pods[rows] >= columns.most_pods[rows]
         if full.any():
             refused.append(Refused(TOO_MANY, full))
-        for name, at in columns.resources.items():
+        for name, at in columns.resources.names.items():
             amount = cycle.request[at]
             if not amount or name in self.ignored:
                 continue
-            lacking = columns.free[rows, at] < amount
+            lacking = columns.resources.free[rows, at] < amount
             if name in served:
                 # As kube-scheduler has it: what a node's device plugin offers needs no claim.
-                by_claim = columns.allocatable[rows, at] == 0
+                by_claim = columns.resources.allocatable[rows, at] == 0
                 lacking &= ~by_claim
                 if by_claim.any():
                     refused.append(Refused(by_class(name, served[name]), by_claim, by_claim))
             if lacking.any():
-                never = columns.allocatable[rows, at] < amount
+                never = columns.resources.allocatable[rows, at] < amount
                 refused.append(Refused(f"Insufficient {name}", lacking, never))
         everywhere = np.ones(full.size, np.bool_)
         refused += [
@@ -90,25 +90,25 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
         """What lacks, in thousandths of what is requested, over all resources."""
         columns = cycle.columns
         lacking = np.where(columns.pods >= columns.most_pods, ONE_CHANGE, 0)
-        for name, at in columns.resources.items():
+        for name, at in columns.resources.names.items():
             amount = int(cycle.request[at])
             if amount and name not in self.ignored:
-                left = np.maximum(columns.free[:, at], 0)
+                left = np.maximum(columns.resources.free[:, at], 0)
                 lacking += np.maximum(amount - left, 0) // -(-amount // ONE_CHANGE)
         return lacking + ONE_CHANGE * len(self._not_offered(cycle))
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Request what the node has left, or wait for what it lacks."""
         columns, changes = cycle.columns, []
-        served = columns.served(cycle.pod)
+        served = columns.facts.served(cycle.pod)
         if columns.pods[row] >= columns.most_pods[row]:
             changes.append(f"end a pod of node {columns.names[row]}")
-        for name, at in columns.resources.items():
-            amount, free = int(cycle.request[at]), int(columns.free[row, at])
+        for name, at in columns.resources.names.items():
+            amount, free = int(cycle.request[at]), int(columns.resources.free[row, at])
             if (
                 name in served
                 and amount
-                and not columns.allocatable[row, at]
+                and not columns.resources.allocatable[row, at]
                 and name not in self.ignored
             ):
                 changes.append(_other_scheduler(served[name]))
@@ -125,7 +125,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
         return " and ".join(changes)
 
     def _not_offered(self, cycle: Cycle) -> dict[str, int]:
-        found = cycle.columns.not_offered(cycle.pod)
+        found = cycle.columns.resources.requests.of(cycle.pod).not_offered
         return {name: amount for name, amount in found.items() if name not in self.ignored}
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
@@ -188,15 +188,15 @@ def _other_scheduler(device_class: str) -> str:
 def _filled(cycle: Cycle, name: str, rows: Rows) -> tuple[Ints, Ints] | None:
     """(requested with the pod, capacity) of a resource on each node; None where the pod does not touch it."""
     columns = cycle.columns
-    at = columns.resources.get(name)
+    at = columns.resources.names.get(name)
     if at is None or (at > STORAGE and not cycle.request[at]):
         return None
-    capacity = columns.allocatable[rows, at]
+    capacity = columns.resources.allocatable[rows, at]
     if at in (CPU, MEMORY):
         unrequested = (cycle.pod.unrequested or (0, 0))[at]
-        requested = columns.nonzero[rows, at] + (cycle.request[at] + unrequested)
+        requested = columns.resources.nonzero[rows, at] + (cycle.request[at] + unrequested)
     else:
-        requested = capacity - columns.free[rows, at] + cycle.request[at]
+        requested = capacity - columns.resources.free[rows, at] + cycle.request[at]
     return requested, capacity
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 
 
 class SchedulingGates(msgspec.Struct, frozen=True):
@@ -16,7 +16,7 @@ class SchedulingGates(msgspec.Struct, frozen=True):
     name: ClassVar[str] = "SchedulingGates"
     is_local: ClassVar[bool] = True
 
-    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
+    def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
         """The gates that are left."""
         gates = pod.constraints.scheduling_gates if pod.constraints else ()
         return f"waiting for scheduling gates: [{' '.join(gates)}]" if gates else ""

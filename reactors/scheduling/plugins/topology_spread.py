@@ -54,11 +54,11 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
         refused: list[Refused] = []
         passed = np.ones(size, np.bool_)
         for spread in spreads:
-            column = columns.label(spread.topology_key)
+            column = columns.labels.of(spread.topology_key)
             missing = passed & (column == 0)
             passed &= ~missing
             counted = labelled & _included(cycle, spread)
-            totals = np.zeros(len(columns.texts) + 1, np.int64)
+            totals = np.zeros(len(columns.labels.texts) + 1, np.int64)
             np.add.at(totals, column[counted], _matching(cycle, spread)[counted])
             domains = np.unique(column[counted])
             # Without any domain nothing is skewed.
@@ -94,12 +94,12 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
         fitting &= labelled
         totals, skews = np.zeros(len(columns.nodes), np.int64), 0
         for spread in spreads:
-            column, matching = columns.label(spread.topology_key), _matching(cycle, spread)
+            column, matching = columns.labels.of(spread.topology_key), _matching(cycle, spread)
             if spread.topology_key == _HOSTNAME:
                 counts, domains = matching, int(fitting.sum())
             else:
                 counted = labelled & _included(cycle, spread)
-                sums = np.zeros(len(columns.texts) + 1, np.int64)
+                sums = np.zeros(len(columns.labels.texts) + 1, np.int64)
                 np.add.at(sums, column[counted], matching[counted])
                 counts, domains = sums[column], np.unique(column[fitting]).size
             # Exact, so that equal histories give equal scores on every machine.
@@ -139,7 +139,7 @@ def _all_domains(cycle: Cycle, spreads: Sequence[Spread]) -> Bools:
     """Nodes that have a domain of every constraint: others count for none."""
     found = np.ones(len(cycle.columns.nodes), np.bool_)
     for spread in spreads:
-        found &= cycle.columns.label(spread.topology_key) != 0
+        found &= cycle.columns.labels.of(spread.topology_key) != 0
     return found
 
 
@@ -157,9 +157,9 @@ def _included(cycle: Cycle, spread: Spread) -> Bools:
                 for one in taints
                 if one.effect in ("NoSchedule", "NoExecute")
             )
-            for taints in cycle.columns.taints
+            for taints in cycle.columns.labels.taints
         ]
-        found &= np.array(clean, np.bool_)[cycle.columns.taint_set]
+        found &= np.array(clean, np.bool_)[cycle.columns.labels.taint_set]
     return found
 
 

@@ -67,7 +67,7 @@ class Yoda(msgspec.Struct, frozen=True):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes without an Scv object, and nodes with too few cards, or too few that have what is asked for."""
-        cards, labels = cycle.columns.scvs, labels_of(cycle.pod)
+        cards, labels = cycle.columns.facts.scvs(cycle.columns.row_of), labels_of(cycle.pod)
         wanted = _asked(labels, NUMBER) if NUMBER in labels else 1
         lacking = cards.number < wanted
         if MEMORY in labels:
@@ -86,13 +86,17 @@ class Yoda(msgspec.Struct, frozen=True):
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Ask for less, or measure the node."""
-        if not cycle.columns.scvs.is_known[row]:
+        if not cycle.columns.facts.scvs(cycle.columns.row_of).is_known[row]:
             return f"let Yoda's daemon write an Scv object for {cycle.columns.names[row]}"
         return f"ask for fewer cards, less memory or the clock that the node has ({NUMBER}, {MEMORY}, {CLOCK})"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
         """Sum up the cards of the nodes that fit. Raises NoMemoryError where one of them has no memory in all."""
-        columns, cards, labels = cycle.columns, cycle.columns.scvs, labels_of(cycle.pod)
+        columns, cards, labels = (
+            cycle.columns,
+            cycle.columns.facts.scvs(cycle.columns.row_of),
+            labels_of(cycle.pod),
+        )
         among = np.zeros(len(columns.nodes), np.bool_)
         among[rows] = True
         fits = among[cards.row] & (cards.free_memory >= _asked(labels, MEMORY))

@@ -58,19 +58,20 @@ class Room:
         sparing: Sparing,
     ) -> None:
         self._plugin, self._names, self._members = plugin, names, members
-        self._columns: Columns = members[0][0].columns
+        self._context = members[0][0].context
+        self._columns: Columns = self._context.columns
         self._sequence = sequence
         self._sparing = msgspec.structs.replace(
             sparing, may_go=lambda pod: self._looked() and sparing.may_go(pod)
         )
         self._steps = 0
-        self._budgets = known(self._columns.disruption_budgets())
+        self._budgets = known(self._columns.facts.disruption_budgets())
         self._seats: dict[str, Seat] = {}
         self._is_broken = False
         self._gone: dict[str, Pod] = {}
-        self._rules = Victims(self._columns, members[0][1].pod, sparing.may_go)
+        self._rules = Victims(self._context, members[0][1].pod, sparing.may_go)
         self._set_of = {
-            uid: name for name in names for uid in plugin.members((name,), self._columns)
+            uid: name for name in names for uid in plugin.members((name,), self._context)
         }
 
     @property
@@ -106,12 +107,12 @@ class Room:
         return best[1] if best is not None else {}
 
     def _domains(self, alike: Callable[[], Sequence[Alike]]) -> Sequence[Bools | None]:
-        if len(self._names) > 1 or not self._plugin.must_be_near(self._names[0], self._columns):
+        if len(self._names) > 1 or not self._plugin.must_be_near(self._names[0], self._context):
             return (None,)
         for pod in self._candidates():
             self._lift(pod)
         try:
-            return self._plugin.domains(self._names[0], alike, self._columns)[0]
+            return self._plugin.domains(self._names[0], alike, self._context)[0]
         finally:
             self._end()
 
@@ -132,9 +133,9 @@ class Room:
         for framework, one in self._needed():
             if self._sits(framework, one):
                 continue
-            cycle = Cycle(one.pod, self._columns)
+            cycle = Cycle(one.pod, self._context)
             kind = framework.kind(cycle)
-            framework.pre_filter(cycle)
+            framework.filtering.pre_filter(cycle)
             found = None
             if kind not in in_vain:
                 found = framework.post_filter(cycle, self._sequence, self._sparing)
@@ -153,7 +154,7 @@ class Room:
 
     def _needed(self) -> Iterator[tuple[Framework, Queued]]:
         """The members without a node, while their sets need them."""
-        left = {name: self._plugin.lacking(name, self._columns) for name in self._names}
+        left = {name: self._plugin.lacking(name, self._context) for name in self._names}
         for uid in self._seats:
             left[self._set_of[uid]] -= 1
         for framework, one in self._members:
@@ -165,17 +166,17 @@ class Room:
     def _candidates(self) -> list[Pod]:
         """Whoever may go for the least important member."""
         framework, one = min(self._members, key=lambda member: member[1].pod.priority)
-        cycle = Cycle(one.pod, self._columns)
-        framework.pre_filter(cycle)
+        cycle = Cycle(one.pod, self._context)
+        framework.filtering.pre_filter(cycle)
         sparing = framework.spared(cycle, self._sparing)
         if sparing is None:
             return []
-        victims = Victims(self._columns, one.pod, sparing.may_go)
+        victims = Victims(self._context, one.pod, sparing.may_go)
         return [pod for row in range(len(self._columns.nodes)) for pod in victims.on(row)]
 
     def _sits(self, framework: Framework, one: Queued) -> bool:
         """Whether a node takes a pod now; it is counted there."""
-        cycle = Cycle(one.pod, self._columns)
+        cycle = Cycle(one.pod, self._context)
         # All nodes are looked at, so it takes longer with many.
         self._steps += 2 + len(self._columns.nodes) // 500
         choice = framework.choose(cycle, self._sequence)
@@ -189,7 +190,7 @@ class Room:
             framework.unreserve(cycle)
             columns.take_back(pod.uid)
             return False
-        is_local = framework.is_local(cycle)
+        is_local = framework.filtering.is_local(cycle)
         self._seats[pod.uid] = Seat(framework, one, cycle, columns.names[row], is_local)
         return True
 
@@ -255,7 +256,7 @@ class Room:
             self._rise(uid)
         for one in seats.values():
             self._steps += 2
-            cycle, row = Cycle(one.queued.pod, self._columns), self._columns.row_of[one.node]
+            cycle, row = Cycle(one.queued.pod, self._context), self._columns.row_of[one.node]
             is_taken = not one.framework.refuses(cycle, row)
             if not is_taken or not self._seat(one.framework, one.queued, cycle, row):
                 return False

@@ -15,7 +15,7 @@ Source: Kubernetes, "Pod Priority and Preemption"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from bus.clock import SECOND_US
 from bus.events.decisions import EffectSettled, Evict, Nomination
@@ -218,7 +218,7 @@ class Nominations:
         one = self.all.get(uid)
         if one is None or not any(map(self.victims, self._with(one))):
             return False
-        return not framework.keeps_away(cycle, self._columns.row_of[one.node])
+        return not framework.filtering.keeps_away(cycle, self._columns.row_of[one.node])
 
     def sparing(self, at_us: int) -> Sparing:
         """Pods that a search for victims leaves alone: resting, on their way to a node, or protected by a budget.
@@ -235,3 +235,13 @@ class Nominations:
             return holds(known) or self._waits(pod.uid)
 
         return Sparing(may_go, is_protected=True)
+
+
+def hold(columns: Columns, seats: Sequence[Placed]) -> None:
+    """Hold nodes for pods from now on; less important pods hold these no more."""
+    kept = {
+        uid: one
+        for uid, one in columns.nominated.items()
+        if all(one.node != seat.node or one.pod.priority >= seat.pod.priority for seat in seats)
+    }
+    columns.nominated = kept | {seat.pod.uid: seat for seat in seats}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from projections.cluster import Pod
 from reactors.reclaim.disruption import Budget, split_by_budget
-from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.gangs.shape import Gang
 from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 
@@ -46,12 +46,12 @@ def protected(pods: Iterable[Pod], budgets: Sequence[Budget]) -> list[Pod]:
 class Victims:
     """Possible victims for ``pod``, in addition to the pods lifted already. ``may_go``: false for pods that a plugin spares."""
 
-    def __init__(self, columns: Columns, pod: Pod, may_go: Callable[[Pod], bool]) -> None:
-        self._columns, self._pod, self._may_go = columns, pod, may_go
-        gangs = self._gangs = columns.gangs
+    def __init__(self, context: PluginContext, pod: Pod, may_go: Callable[[Pod], bool]) -> None:
+        self._columns, self._pod, self._may_go = context.columns, pod, may_go
+        gangs = self._gangs = context.gangs
         own = gangs.of(pod.uid) if gangs is not None else None
         self._own = [one.key for one in self._group(own)] if own is not None else []
-        self._gone = frozenset(columns.lifted)
+        self._gone = frozenset(context.columns.lifted)
         self._whole: dict[str, bool] = {}
 
     def on(self, row: int) -> list[Pod]:

@@ -13,6 +13,7 @@ import msgspec
 
 from projections.cluster import ClusterState, Pod
 from projections.cluster.reservations import (
+    AVAILABLE,
     PENDING,
     Amounts,
     Given,
@@ -63,21 +64,44 @@ class KnownReservations:
         self, cluster: ClusterState, columns: Room, assumed: Mapping[str, Assumed]
     ) -> None:
         self._cluster, self._columns, self._assumed = cluster, columns, assumed
-        #: Without conditions, and amounts of 0 left out.
-        self._statuses: dict[str, Status] = {}
+        #: Without conditions, and amounts of 0 left out. :meth:`record` writes them.
+        self.statuses: dict[str, Status] = {}
         #: By pod.
-        self._given: dict[str, Given] = {}
-        self._named = NamedOwners(cluster)
+        self.given_parts: dict[str, Given] = {}
+        self.named = NamedOwners(cluster)
         #: Those with room on a node, by whom they may mean.
         self._open = ReservationCandidates()
         #: The last pod that was asked about, and its answer.
         self._usable: tuple[Pod, list[Reservation]] | None = None
         #: By reservation, until something changes: whose place it may take, by node. All pods are looked at for it.
         self._places: dict[str, dict[str, Pod]] = {}
-        #: The newest tick: times that end are told by ticks.
-        self._ticked_us = 0
 
-    def _replaceable(self, row: Reservation) -> dict[str, Pod]:
+    def record(self, row: Reservation, status: Status) -> None:
+        """Write the status of a reservation. Answers that depend on it are forgotten."""
+        allocated = {name: amount for name, amount in status.allocated.items() if amount}
+        self.statuses[row.uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
+        self._usable = None
+        self._places.clear()
+        self.open(row)
+
+    def open(self, row: Reservation) -> None:
+        """Let pods find a reservation, or not, by its status."""
+        self._open.put(row, is_there=_is_open(row, self.statuses[row.uid]))
+
+    def remove(self, row: Reservation) -> None:
+        """A reservation is gone, with its parts."""
+        del self.statuses[row.uid]
+        for pod in [pod for pod, one in self.given_parts.items() if one.reservation == row.uid]:
+            del self.given_parts[pod]
+        self.named.change(row.uid, row.current_owners, ())
+        self._open.remove(row.uid)
+        self._usable = None
+
+    def forget_places(self) -> None:
+        """The pods whose place a reservation may take are others."""
+        self._places.clear()
+
+    def replaceable(self, row: Reservation) -> dict[str, Pod]:
         """By node: the pod whose place a reservation may take; of several pods the one that requests most of the reserved room."""
         if row.uid not in self._places:
             self._places[row.uid] = self._searched(row)
@@ -90,7 +114,7 @@ class KnownReservations:
             if (
                 holds(pod)
                 and not pod.is_terminating
-                and pod.uid not in self._given
+                and pod.uid not in self.given_parts
                 and self._columns.counted(pod.uid) is not None
                 and _is_meant(row, _applicant(pod))
                 and _fits(row, Status(allocatable=row.reserved), request)
@@ -117,18 +141,18 @@ class KnownReservations:
         if self._usable is None or self._usable[0] is not pod:
             request = requested(pod.demand)
             found = [
-                row for row in self.matched(pod) if _fits(row, self._statuses[row.uid], request)
+                row for row in self.matched(pod) if _fits(row, self.statuses[row.uid], request)
             ]
             self._usable = (pod, found)
         return self._usable[1]
 
     def status(self, uid: str) -> Status:
         """What a reservation has and gave, without conditions."""
-        return self._statuses[uid]
+        return self.statuses[uid]
 
     def given(self, pod: str) -> str:
         """The reservation that a pod uses; "" = none."""
-        found = self._given.get(pod)
+        found = self.given_parts.get(pod)
         return found.reservation if found is not None else ""
 
     def used(self, pod: str) -> Reservation | None:
@@ -145,7 +169,7 @@ class KnownReservations:
 
     def waits(self, row: Reservation) -> bool:
         """Whether a reservation may get a node."""
-        status = self._statuses[row.uid]
+        status = self.statuses[row.uid]
         return not status.node and status.phase in WITHOUT_NODE and is_valid(row)
 
     def stand_in(self, uid: str) -> Pod:
@@ -166,7 +190,7 @@ class KnownReservations:
         """
         row = self._cluster.reservations.get(pod.uid)
         if row is not None and pod.uid not in self._assumed:
-            found = [one.uid for at, one in self._replaceable(row).items() if node in ("", at)]
+            found = [one.uid for at, one in self.replaceable(row).items() if node in ("", at)]
         else:
             found = [
                 row.uid
@@ -210,6 +234,11 @@ def _stand_in(row: Reservation, usual: int) -> Pod:
         usual if row.priority is None else row.priority, row.team, None, row.labels,
         rules.reserve_annotations(row.name, row.template_node), row.demand, constraints=terms,
     )  # fmt: skip
+
+
+def _is_open(row: Reservation, status: Status) -> bool:
+    is_there = status.phase == AVAILABLE and bool(status.node)
+    return is_there and is_valid(row) and not row.is_closed
 
 
 def is_valid(row: Reservation) -> bool:

@@ -17,9 +17,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from projections.cluster import Change, Pod
+from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.reservations import (
-    AVAILABLE,
     FAILED,
     SUCCEEDED,
     Amounts,
@@ -35,46 +34,68 @@ from reactors.scheduling.reservations import rules
 from reactors.scheduling.reservations.questions import (
     WITHOUT_NODE,
     KnownReservations,
-    is_valid,
+    Room,
 )
-from reactors.scheduling.shape import holds
+from reactors.scheduling.shape import Assumed, holds
 
 #: The priority of a pod that holds room: nobody is more important.
 HIGHEST = 2**31 - 1
 
 
-class Reservations(KnownReservations):
-    """Follows them, and gives of them."""
+class Reservations:
+    """Follows the reservations of one cluster, and gives of them. ``assumed``: pods with a node ahead of the history."""
+
+    def __init__(
+        self, cluster: ClusterState, columns: Room, assumed: Mapping[str, Assumed]
+    ) -> None:
+        self._cluster, self._columns, self._assumed = cluster, columns, assumed
+        self.known = KnownReservations(cluster, columns, assumed)
+        #: The newest tick: times that end are told by ticks.
+        self._ticked_us = 0
 
     def begin(self, saved: SavedReservations | None = None) -> None:
         """Know what exists, and what was known by a snapshot or by another policy."""
         rows = self._cluster.reservations
         if saved is not None:
-            self._ticked_us, self._statuses = saved.ticked_us, dict(saved.statuses)
-            self._given = dict(saved.given)
+            self._ticked_us, self.known.statuses = saved.ticked_us, dict(saved.statuses)
+            self.known.given_parts = dict(saved.given)
         for uid in sorted(rows):
-            self._named.change(uid, (), rows[uid].current_owners)
-            if uid in self._statuses:
-                self._open.put(rows[uid], is_there=_is_open(rows[uid], self._statuses[uid]))
+            self.known.named.change(uid, (), rows[uid].current_owners)
+            if uid in self.known.statuses:
+                self.known.open(rows[uid])
                 self._hold(uid)
             else:
                 self._saw(rows[uid])
 
     def saved(self) -> SavedReservations:
         """What a snapshot holds."""
-        return SavedReservations(dict(sorted(self._statuses.items())), self._given, self._ticked_us)
+        return SavedReservations(
+            dict(sorted(self.known.statuses.items())), self.known.given_parts, self._ticked_us
+        )
+
+    def handed_on(self, bound: set[str]) -> SavedReservations:
+        """What another policy goes on with, which binds only the pods of ``bound``."""
+        found = self.saved()
+        # A reservation that nobody binds any more takes nobody's place.
+        ended = [uid for uid, one in found.statuses.items() if one.phase in WITHOUT_NODE]
+        pods = self._cluster.pods
+        bound = bound | {uid for uid in found.given if (pod := pods.get(uid)) and pod.node}
+        for uid, one in dict(found.given).items():
+            if uid not in bound or (one.reservation in ended and one.reservation not in bound):
+                self.give_back(uid)
+        return self.saved()
 
     # what is folded
 
     def follow(self, changes: Iterable[Change]) -> bool:
         """The cluster changed; whether there is other room now than before."""
         has_moved = False
-        self._places.clear()
+        self.known.forget_places()
         for change in changes:
             before, after = change.before, change.after
             if isinstance(after, Reservation):
                 owners = before.current_owners if isinstance(before, Reservation) else ()
-                self._named.change(after.uid, owners, after.current_owners)
+                self.known.named.change(after.uid, owners, after.current_owners)
                 self._saw(after)
                 has_moved = True
             elif isinstance(before, Reservation):
@@ -92,7 +113,7 @@ class Reservations(KnownReservations):
         self._ticked_us = at_us
         found = []
         for uid, row in self._cluster.reservations.items():
-            status = self._statuses[uid]
+            status = self.known.statuses[uid]
             if _is_late(row, self._ticked_us) and status.phase not in (SUCCEEDED, FAILED):
                 self._set(uid, rules.expired(status))
                 found.append(uid)
@@ -108,48 +129,48 @@ class Reservations(KnownReservations):
     def give(self, pod: Pod, uid: str) -> None:
         """A pod that has no node yet uses a reservation from now on."""
         row = self._cluster.reservations[uid]
-        self._given[pod.uid] = Given(uid, requested(pod.demand))
-        self._set(uid, self._allocated(row, self._statuses[uid], pod.uid))
+        self.known.given_parts[pod.uid] = Given(uid, requested(pod.demand))
+        self._set(uid, self._allocated(row, self.known.statuses[uid], pod.uid))
 
     def give_back(self, pod: str) -> None:
         """A pod is not bound after all."""
-        given = self._given.pop(pod, None)
-        status = self._statuses.get(given.reservation) if given is not None else None
+        given = self.known.given_parts.pop(pod, None)
+        status = self.known.statuses.get(given.reservation) if given is not None else None
         if given is not None and status is not None and pod in status.owners:
             self._set(given.reservation, rules.unreserved(status, pod, given.request))
 
     def hold(self, uid: str, node: str) -> None:
         """A pass gives a reservation a node. The reservation holds its room there, less what the pod has whose place it takes."""
-        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        row, status = self._cluster.reservations[uid], self.known.statuses[uid]
         left = rules.left(row.reserved, status.allocated)
         self._columns.place(_held(row, node, left), node)
 
     def take_place(self, uid: str, node: str) -> None:
         """The pod of a node whose place a reservation takes is its owner from now on; nothing where there is none."""
         row = self._cluster.reservations[uid]
-        found = self._replaceable(row).get(node)
+        found = self.known.replaceable(row).get(node)
         if found is not None:
-            self._given[found.uid] = Given(uid, requested(found.demand))
-            self._set(uid, self._allocated_ahead(self._statuses[uid], found.uid))
+            self.known.given_parts[found.uid] = Given(uid, requested(found.demand))
+            self._set(uid, self._allocated_ahead(self.known.statuses[uid], found.uid))
 
     def give_place_back(self, uid: str) -> None:
         """A reservation does not get its node after all: whose place it took owns nothing of it."""
-        for pod in self._statuses[uid].owners:
+        for pod in self.known.statuses[uid].owners:
             self.give_back(pod)
 
     def _saw(self, row: Reservation) -> None:
-        uid, before = row.uid, self._statuses.get(row.uid)
+        uid, before = row.uid, self.known.statuses.get(row.uid)
         known = before.owners if before is not None else ()
         status = Status(row.phase, row.node, row.reserved)
         for pod in (*known, *row.current_owners):
             found = self._cluster.pods.get(pod)
-            if found is not None and holds(found) and self._named.may_own(row, found):
+            if found is not None and holds(found) and self.known.named.may_own(row, found):
                 self._own(found, row)
             elif found is not None and row.node and found.node not in ("", row.node):
                 # Somebody else gave it another node than that where it took the pod's place.
-                if self.given(pod) == uid:
+                if self.known.given(pod) == uid:
                     self.give_back(pod)
-            if self.given(pod) == uid:
+            if self.known.given(pod) == uid:
                 status = self._allocated(row, status, pod)
         is_used_up = before is not None and before.phase == SUCCEEDED and before.node == row.node
         if not is_active(row.phase, row.node):
@@ -165,68 +186,59 @@ class Reservations(KnownReservations):
 
     def _bound(self, pod: Pod) -> bool:
         """A pod is seen on a node: it uses what it was given there, and what names it as its owner. Whether there is other room."""
-        uid = self.given(pod.uid)
-        if uid and self._statuses[uid].node != pod.node:
+        uid = self.known.given(pod.uid)
+        if uid and self.known.statuses[uid].node != pod.node:
             self.give_back(pod.uid)
             uid = ""
-        if uid and self._statuses[uid].phase == SUCCEEDED:
+        if uid and self.known.statuses[uid].phase == SUCCEEDED:
             self._hold(uid)
             return True
-        row = self._named.reservation(pod)
+        row = self.known.named.reservation(pod)
         if not uid and row is not None:
             self._own(pod, row)
-            self._set(row.uid, self._allocated(row, self._statuses[row.uid], pod.uid))
+            self._set(row.uid, self._allocated(row, self.known.statuses[row.uid], pod.uid))
             return True
         return False
 
     def _own(self, pod: Pod, row: Reservation) -> None:
         """The status of a reservation names a pod as its owner, or it was one before."""
-        given = self._given.get(pod.uid)
+        given = self.known.given_parts.get(pod.uid)
         if given is None or given.reservation != row.uid:
             if given is not None:
                 self.give_back(pod.uid)
-            self._given[pod.uid] = Given(row.uid, requested(pod.demand))
+            self.known.given_parts[pod.uid] = Given(row.uid, requested(pod.demand))
 
     def _gone(self, pod: Pod) -> bool:
         if not pod.node:
             # Whoever was never bound used nothing up.
             self.give_back(pod.uid)
             return False
-        given = self._given.pop(pod.uid, None)
+        given = self.known.given_parts.pop(pod.uid, None)
         if given is None:
             return False
-        status = self._statuses[given.reservation]
+        status = self.known.statuses[given.reservation]
         gone = rules.unreserved if status.phase in WITHOUT_NODE else rules.owner_gone
         self._set(given.reservation, gone(status, pod.uid, given.request))
         return True
 
     def _end(self, row: Reservation) -> None:
-        del self._statuses[row.uid]
-        for pod in [pod for pod, one in self._given.items() if one.reservation == row.uid]:
-            del self._given[pod]
-        self._named.change(row.uid, row.current_owners, ())
-        self._open.remove(row.uid)
-        self._usable = None
+        self.known.remove(row)
         self._columns.take_back(row.uid)
 
     def _allocated(self, row: Reservation, status: Status, pod: str) -> Status:
-        request = self._given[pod].request
+        request = self.known.given_parts[pod].request
         return rules.allocated(status, pod, request, once=row.allocate_once)
 
     def _allocated_ahead(self, status: Status, pod: str) -> Status:
         """It uses nothing up before it has its node."""
-        return rules.allocated(status, pod, self._given[pod].request, once=False)
+        return rules.allocated(status, pod, self.known.given_parts[pod].request, once=False)
 
     def _set(self, uid: str, status: Status) -> None:
-        allocated = {name: amount for name, amount in status.allocated.items() if amount}
-        self._statuses[uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
-        row, self._usable = self._cluster.reservations[uid], None
-        self._places.clear()
-        self._open.put(row, is_there=_is_open(row, self._statuses[uid]))
+        self.known.record(self._cluster.reservations[uid], status)
         self._hold(uid)
 
     def _hold(self, uid: str) -> None:
-        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        row, status = self._cluster.reservations[uid], self.known.statuses[uid]
         if is_active(status.phase, status.node) or _may_return(row, status, self._cluster.pods):
             left = rules.left(status.allocatable, status.allocated)
             self._columns.place(_held(row, status.node, left), status.node)
@@ -234,11 +246,6 @@ class Reservations(KnownReservations):
             self.hold(uid, self._assumed[uid].node)
         else:
             self._columns.take_back(uid)
-
-
-def _is_open(row: Reservation, status: Status) -> bool:
-    is_there = status.phase == AVAILABLE and bool(status.node)
-    return is_there and is_valid(row) and not row.is_closed
 
 
 def _is_late(row: Reservation, now_us: int) -> bool:

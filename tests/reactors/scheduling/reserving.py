@@ -69,7 +69,7 @@ class Reserving(Cluster):
 
     @property
     def reservations(self):
-        return self.state.scheduler.reservations
+        return self.state.scheduler.reservations.known
 
 
 async def reserving(nodes=1, policy=POLICY, mode="on"):

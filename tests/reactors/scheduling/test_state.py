@@ -262,7 +262,7 @@ async def test_a_random_history_never_over_commits_and_is_derived_again(seed):
         await cluster.read()
         columns = cluster.state.scheduler.columns if cluster.state.scheduler else None
         if columns is not None:
-            assert (columns.free[: len(columns.names)] >= 0).all()
+            assert (columns.resources.free[: len(columns.names)] >= 0).all()
     events = cluster.transport.events
     cuts = random.sample(range(1, len(events)), 5)
     never = {"decides_on": lambda _: False}

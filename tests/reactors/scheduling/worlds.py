@@ -7,11 +7,12 @@ from bus.events import VOCABULARY
 from bus.events.vocabulary import read
 from projections.cluster import ClusterState
 from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Cycle
 from tests import factories as f
 
 _PLAIN = ("free", "allocatable")
-_EXACT = ("nonzero", "pods", "most_pods", "unschedulable", "cards")
+_EXACT = ("pods", "most_pods", "unschedulable")
 ROOMY = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 
 
@@ -40,6 +41,10 @@ class World:
         if self._columns is None:
             self._columns = Columns(self.state)
         return self._columns
+
+    @property
+    def context(self):
+        return PluginContext(self.columns)
 
     def node(self, name, **fields):
         self._version += 1
@@ -75,7 +80,7 @@ class World:
 
     def cycle(self, uid="p", **fields):
         """The cycle of a waiting pod."""
-        return Cycle(self.pod(uid, **fields), self.columns)
+        return Cycle(self.pod(uid, **fields), self.context)
 
 
 def reasons(plugin, cycle):
@@ -154,21 +159,22 @@ def shown(columns):
     offered = {resource for node in columns.nodes for resource in node.allocatable}
     by_name = {
         name: {
-            one: getattr(columns, name)[:, at].tolist()
-            for one, at in columns.resources.items()
-            if one in offered and getattr(columns, name)[:, at].any()
+            one: getattr(columns.resources, name)[:, at].tolist()
+            for one, at in columns.resources.names.items()
+            if one in offered and getattr(columns.resources, name)[:, at].any()
         }
         for name in _PLAIN
     }
-    texts = {number: text for text, number in columns.texts.items()}
+    texts = {number: text for text, number in columns.labels.texts.items()}
     labels = {
-        key: [texts.get(int(one), "") for one in columns.label(key)] for key in ("zone", "app")
+        key: [texts.get(int(one), "") for one in columns.labels.of(key)] for key in ("zone", "app")
     }
     plain = {name: getattr(columns, name).tolist() for name in _EXACT}
-    model = [texts.get(int(one), "") for one in columns.model]
+    plain |= {"nonzero": columns.resources.nonzero.tolist(), "cards": columns.cards.each.tolist()}
+    model = [texts.get(int(one), "") for one in columns.labels.model]
     crowds = sorted(
         (one.namespace, sorted(one.labels.items()), one.is_terminating, repr(one.affinity), sorted(one.on.items()))
         for one in columns.crowds
     )  # fmt: skip
-    taints = [columns.taints[at] for at in columns.taint_set]
+    taints = [columns.labels.taints[at] for at in columns.labels.taint_set]
     return columns.names, by_name, labels, plain, model, crowds, columns.ports, taints

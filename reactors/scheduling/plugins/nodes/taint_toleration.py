@@ -45,11 +45,11 @@ class TaintToleration(msgspec.Struct, frozen=True):
         """Nodes with a taint that the pod does not tolerate, and nodes of which not all taints are known."""
         columns, refused = cycle.columns, []
         by_reason: dict[str, list[int]] = {}
-        for at, taints in enumerate(columns.taints):
+        for at, taints in enumerate(columns.labels.taints):
             for reason in {_reason(cycle.pod, one) for one in _untolerated(cycle.pod, taints)}:
                 by_reason.setdefault(reason, []).append(at)
         for reason, sets in sorted(by_reason.items()):
-            nodes = np.isin(columns.taint_set[rows], sets)
+            nodes = np.isin(columns.labels.taint_set[rows], sets)
             if nodes.any():
                 refused.append(Refused(reason, nodes, nodes))
         cut = columns.is_cut[rows]
@@ -64,7 +64,7 @@ class TaintToleration(msgspec.Struct, frozen=True):
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Tolerate what is not tolerated."""
         columns = cycle.columns
-        untolerated = _untolerated(cycle.pod, columns.taints[columns.taint_set[row]])
+        untolerated = _untolerated(cycle.pod, columns.labels.taints[columns.labels.taint_set[row]])
         taints = [
             f"{one.key}{'=' if one.value else ''}{one.value}:{one.effect}"
             f"{' by Exists or Equal' if _uncompared(cycle.pod, one) else ''}"
@@ -76,9 +76,9 @@ class TaintToleration(msgspec.Struct, frozen=True):
         """How many taints that ask pods to stay away are not tolerated."""
         counts = [
             sum(one.effect == _SOFT and not tolerates(cycle.pod, one) for one in taints)
-            for taints in cycle.columns.taints
+            for taints in cycle.columns.labels.taints
         ]
-        return np.array(counts, np.int64)[cycle.columns.taint_set[rows]]
+        return np.array(counts, np.int64)[cycle.columns.labels.taint_set[rows]]
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """The fewer the better."""

@@ -45,12 +45,12 @@ class VolumeZone(msgspec.Struct, frozen=True):
         columns = cycle.columns
         elsewhere = np.zeros(len(columns.nodes), np.bool_)
         for key, zones in _zones(cycle):
-            own = columns.label(key)
-            own = np.where(own > 0, own, columns.label(LABELS[key]))
-            elsewhere |= ~np.isin(own, [columns.texts.get(one, -1) for one in zones])
+            own = columns.labels.of(key)
+            own = np.where(own > 0, own, columns.labels.of(LABELS[key]))
+            elsewhere |= ~np.isin(own, [columns.labels.texts.get(one, -1) for one in zones])
         somewhere = np.zeros_like(elsewhere)
         for key in LABELS:
-            somewhere |= columns.label(key) > 0
+            somewhere |= columns.labels.of(key) > 0
         found = (elsewhere & somewhere)[rows]
         return (Refused(REASON, found, found),) if found.any() else ()
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from bus.events.constraints import Taint
-from reactors.scheduling.columns.nodes import SPARE
-from reactors.scheduling.columns.table import Columns
+from reactors.scheduling.columns.table import SPARE, Columns
 from tests import factories as f
 from tests.reactors.scheduling.terms import constrained_world, placed
 from tests.reactors.scheduling.worlds import ROOMY, World, changed, random_world, shown
@@ -92,7 +91,7 @@ def test_a_pod_placed_ahead_counts_until_it_is_taken_back():
     columns, pod = world.columns, world.pod("p", cpu="3")
     empty = shown(columns)
     columns.place(pod, "a")
-    held = columns.free[0, 0]
+    held = columns.resources.free[0, 0]
     columns.take_back("p")
 
     assert (held, shown(columns)) == (13_000, empty)
@@ -103,11 +102,11 @@ def test_a_pod_placed_ahead_is_counted_once_when_it_is_seen_there():
     columns, pod = world.columns, world.pod("p", cpu="3")
     columns.place(pod, "a")
     world.pod("p", None, cpu="3")
-    waiting = columns.free[:, 0].tolist()
+    waiting = columns.resources.free[:, 0].tolist()
     world.pod("p", "b", cpu="3")
 
     assert waiting == [13_000, 16_000]
-    assert columns.free[:, 0].tolist() == [16_000, 13_000]
+    assert columns.resources.free[:, 0].tolist() == [16_000, 13_000]
 
 
 @pytest.mark.parametrize("terms", ["", '{"cpus":{"qos":"LSR"}}'])
@@ -131,7 +130,7 @@ def test_a_pod_placed_ahead_survives_a_node_that_comes():
     columns.place(world.pod("p", cpu="3"), "b")
     world.node("a")
 
-    assert dict(zip(columns.names, columns.free[:, 0].tolist(), strict=True)) == {
+    assert dict(zip(columns.names, columns.resources.free[:, 0].tolist(), strict=True)) == {
         "a": 16_000,
         "b": 13_000,
     }
@@ -157,7 +156,7 @@ def test_cards_are_filled_in_the_order_in_which_pods_began(pods, idle):
             fields = one
         world.pod(f"p{number}", "a", created=number, **fields)
 
-    assert world.columns.cards[0].tolist() == idle + [-1] * 5
+    assert world.columns.cards.each[0].tolist() == idle + [-1] * 5
 
 
 def test_a_decision_names_the_cards_of_a_pod():
@@ -165,17 +164,17 @@ def test_a_decision_names_the_cards_of_a_pod():
     world.columns.place(world.pod("p", gpu=1), "a", (2,))
     world.columns.place(world.pod("q", gpu=1), "a")
 
-    assert world.columns.cards[0, :3].tolist() == [0, 1000, 0]
+    assert world.columns.cards.each[0, :3].tolist() == [0, 1000, 0]
 
 
 def test_a_resource_that_no_node_offers_has_no_column():
     world = World().node("a")
-    known = dict(world.columns.resources)
+    known = dict(world.columns.resources.names)
     for number in range(50):
         requests = {f"example.com/invented-{number}": "1"}
         world.pod(f"p{number}", "a" if number % 2 else None, resources=f.requesting(requests))
 
-    assert world.columns.resources == known
+    assert world.columns.resources.names == known
 
 
 def test_what_pods_hold_of_a_resource_counts_when_a_node_offers_it():
@@ -184,7 +183,7 @@ def test_what_pods_hold_of_a_resource_counts_when_a_node_offers_it():
     world.pod("held", "a", resources=f.requesting({"example.com/disk": "3"}))
     world.node("a", allocatable={**ROOMY, "example.com/disk": "5"})
 
-    assert columns.free[0, columns.resources["example.com/disk"]] == 2
+    assert columns.resources.free[0, columns.resources.names["example.com/disk"]] == 2
     assert shown(Columns(world.state)) == shown(columns)
 
 
@@ -199,8 +198,8 @@ def test_what_nodes_say_no_more_is_forgotten():
             allocatable={**ROOMY, f"example.com/r{number}": "1"},
         )
         world.pod("p", "a" if number % 2 else "b", cpu="2")
-    kept = sum(map(len, (columns.resources, columns.texts, columns.taints)))
+    kept = sum(map(len, (columns.resources.names, columns.labels.texts, columns.labels.taints)))
 
     assert kept < 2 * SPARE
-    assert columns.free.shape[1] < 2 * SPARE
+    assert columns.resources.free.shape[1] < 2 * SPARE
     assert shown(Columns(world.state)) == shown(columns)

@@ -53,9 +53,9 @@ class Passes:
 
     def run(self, sequence, at_us, most):
         """What is decided, and in effect now."""
-        free = self.columns.free.copy()
+        free = self.columns.resources.free.copy()
         found = attempts(self.scheduler, sequence, at_us, most).get(NAME, [])
-        assert (self.columns.free == free).all()
+        assert (self.columns.resources.free == free).all()
         mark = Mark(sequence, f"pass{sequence}", sequence, at_us)
         for one in found:
             if one.node:
@@ -67,7 +67,7 @@ class Passes:
 
     def take_back(self, uid, reason, at_us):
         if uid in self.assumed:
-            self.scheduler.take_back(uid, self.assumed[uid].passed, reason, at_us)
+            self.scheduler.assumed_pods.take_back(uid, self.assumed[uid].passed, reason, at_us)
 
 
 def scheduler_of(world, *more):
@@ -122,24 +122,24 @@ def test_nothing_is_over_committed_whatever_is_taken_back(seed):
     for step in range(20):
         world.pod(f"waits{step}", **asked(random))
     scheduler = scheduler_of(world)
-    was_short = scheduler.columns.free.min(axis=1) < 0
+    was_short = scheduler.columns.resources.free.min(axis=1) < 0
     for second in range(0, 60, 3):
         for one in scheduler.run(second, second * SECOND_US, 5):
             if one.node and random.random() < 0.4:
                 scheduler.take_back(one.pod.uid, "refused", second * SECOND_US)
 
-        assert not ((scheduler.columns.free.min(axis=1) < 0) & ~was_short).any()
+        assert not ((scheduler.columns.resources.free.min(axis=1) < 0) & ~was_short).any()
 
 
 def test_what_fails_is_tried_again_and_leaves_no_trace():
     world = World().node("a")
     world.pod("p", cpu="3")
     scheduler = scheduler_of(world)
-    empty = scheduler.columns.free.copy()
+    empty = scheduler.columns.resources.free.copy()
     first = placed_at(scheduler.run(1, 0, 9))
     scheduler.take_back("p", "HTTP 409", 0)
 
-    assert (first, (scheduler.columns.free == empty).all()) == ({"p": "a"}, True)
+    assert (first, (scheduler.columns.resources.free == empty).all()) == ({"p": "a"}, True)
     assert placed_at(scheduler.run(2, 0, 9)) == {}
     assert placed_at(scheduler.run(3, SECOND_US, 9)) == {"p": "a"}
 
@@ -217,12 +217,12 @@ def test_a_pod_that_goes_before_it_is_bound_leaves_no_trace(goes):
     calls, world = [], World().node("a")
     world.pod("p", cpu="3")
     scheduler = scheduler_of(world, Slots(calls))
-    empty = scheduler.columns.free.copy()
+    empty = scheduler.columns.resources.free.copy()
     scheduler.run(1, 0, 9)
     follow(world, scheduler, lambda: goes(world), 1)
     scheduler.take_back("p", "HTTP 404", SECOND_US)
 
-    assert (scheduler.columns.free == empty).all()
+    assert (scheduler.columns.resources.free == empty).all()
     assert (calls, scheduler.assumed, list(scheduler.queue)) == (
         # Once on trial, once where the pass takes effect.
         ["reserve Slots", "unreserve Slots"] * 2,
@@ -338,7 +338,7 @@ def test_a_pod_whose_volume_is_made_keeps_its_node_until_it_is_bound_or_for_ten_
 
     def said(seconds=1):
         claims = [one.name for one in passes.columns.volumes.unbound(passes.world.state.pods["a"])]
-        return claims, passes.scheduler.overtaken(found, seconds * SECOND_US)
+        return claims, passes.scheduler.assumed_pods.overtaken(found, seconds * SECOND_US)
 
     assert said() == (["home"], "")
     assert said(601) == (["home"], "claims_not_bound")

@@ -148,14 +148,14 @@ async def test_a_pod_whose_pre_bind_fails_is_unreserved_and_waits_again_after_it
     server.troubles = 0
     await cluster.say(cluster.pod("a", cpu="2"))
     scheduler = cluster.state.scheduler
-    free = scheduler.columns.free.copy()
-    [plugins] = scheduler.binders.values()
+    free = scheduler.columns.resources.free.copy()
+    [plugins] = scheduler.runners.binders.values()
     plugins._pre_binds = [Prepares(log, Prepared(why="no key"), DONE)]
     await Process(cluster, server).run(60)
 
     assert asked(log, "pre") == ["a", "a"]
     assert (server.nodes, cluster.outstanding()) == ({"a": "n0"}, {})
-    assert (scheduler.columns.free == free).all()
+    assert (scheduler.columns.resources.free == free).all()
     [again] = [one for queue in scheduler.queues.values() for one in queue] or [None]
     assert again is None
 

@@ -16,7 +16,7 @@ from tests.reactors.scheduling.worlds import World, asked, changed, random_world
 
 
 def chosen(framework, pod, sequence=1):
-    found = framework.choose(Cycle(pod, framework.columns), sequence)
+    found = framework.choose(Cycle(pod, framework.context), sequence)
     scores = {name: one.tolist() for name, one in found.scores.items()}
     return found.row, found.rows.tolist(), found.totals.tolist(), scores, found.reason
 
@@ -24,12 +24,12 @@ def chosen(framework, pod, sequence=1):
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_kept_of_equal_pods_is_what_is_computed_anew(seed):
     world, random = random_world(seed)
-    framework = Framework(default_profile("bursar"), world.columns)
+    framework = Framework(default_profile("bursar"), world.context)
     for step in range(20):
         changed(world, random)
         pod = world.pod(f"waits{step}", **asked(random))
 
-        assert chosen(Framework(default_profile("bursar"), world.columns), pod) == chosen(
+        assert chosen(Framework(default_profile("bursar"), world.context), pod) == chosen(
             framework, pod
         )
 
@@ -37,7 +37,7 @@ def test_what_is_kept_of_equal_pods_is_what_is_computed_anew(seed):
 @pytest.mark.parametrize("seed", range(25))
 def test_the_explanation_is_of_the_choice(seed):
     world, random = random_world(seed)
-    framework = Framework(default_profile("bursar"), world.columns)
+    framework = Framework(default_profile("bursar"), world.context)
     pod = world.pod("p", **asked(random))
     row, rows, *_ = chosen(framework, pod)
     found = explained(framework, pod, 1)
@@ -74,7 +74,7 @@ def framework(*plugins):
     world = World().node("a").node("b").node("c")
     enabled = [Enabled(one, weight) for one, weight in plugins]
     profile = Profile("toys", (Enabled(PrioritySort()), *enabled))
-    return Framework(profile, world.columns), world
+    return Framework(profile, world.context), world
 
 
 def only(*rows):
@@ -137,7 +137,7 @@ def test_the_message_is_that_of_kube_scheduler():
     for name in ("a", "b", "c"):
         world.node(name, allocatable={"cpu": "1", "memory": "1Gi", "pods": "0"})
     world.node("d", unschedulable=True)
-    framework = Framework(default_profile("bursar"), world.columns)
+    framework = Framework(default_profile("bursar"), world.context)
     found = explained(framework, world.pod("p", cpu="2", memory="1Gi"), 1)
 
     assert found.message == (

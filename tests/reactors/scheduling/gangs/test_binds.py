@@ -42,7 +42,7 @@ async def test_in_the_end_all_of_a_gang_is_bound_whatever_happened_between(seed,
     columns = cluster.state.scheduler.columns
     assert server.wrong == []
     assert len(server.nodes) == 5 and cluster.outstanding() == {}
-    assert (columns.free[: len(columns.names)] >= 0).all()
+    assert (columns.resources.free[: len(columns.names)] >= 0).all()
     cluster.same()
 
 

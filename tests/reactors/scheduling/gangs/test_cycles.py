@@ -120,7 +120,7 @@ async def test_in_random_histories_all_is_a_fold(cluster, seed):
             cluster.runner = cluster.new_runner(reactor)
         await (cluster.tick() if random.random() < 0.3 else cluster.read())
         columns = cluster.state.scheduler.columns
-        assert (columns.free[: len(columns.names)] >= 0).all()
+        assert (columns.resources.free[: len(columns.names)] >= 0).all()
     events = cluster.transport.events
     cuts = random.sample(range(1, len(events)), 5)
     never = {"decides_on": lambda _: False}

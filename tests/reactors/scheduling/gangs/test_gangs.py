@@ -303,7 +303,7 @@ async def test_in_random_histories_all_is_a_fold_and_no_strict_gang_is_bound_in_
             ):
                 assert gangs.missing(gangs.group(gang.key)) == ""
         columns = cluster.state.scheduler.columns
-        assert (columns.free[: len(columns.names)] >= 0).all()
+        assert (columns.resources.free[: len(columns.names)] >= 0).all()
     events = cluster.transport.events
     cuts = random.sample(range(1, len(events)), 5)
     never = {"decides_on": lambda _: False}
@@ -362,7 +362,7 @@ async def test_in_small_worlds_strict_gangs_are_whole_or_nothing_and_start_where
             assert not held or bound or len(held) >= least, (step, name)
             assert not [uid for uid in out if uid.startswith(name)] or have >= least
         # Whoever is complete and is left out does not fit beside the others.
-        rooms = [int(row[0]) // 1000 for row in cluster.state.scheduler.columns.free]
+        rooms = [int(row[0]) // 1000 for row in cluster.state.scheduler.columns.resources.free]
         for name, (least, have) in gangs.items():
             waits = not any(uid.startswith(name) for uid in out) and step == 0
             if waits and have >= least:

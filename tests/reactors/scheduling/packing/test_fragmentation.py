@@ -45,8 +45,8 @@ def test_the_change_is_what_the_paper_says(shape):
 
     wanted = []
     for row, card in zip(tried.at, tried.card, strict=True):
-        cards = [int(one) for one in columns.cards[row] if one >= 0]
-        cpu, model = int(columns.free[row, 0]), NODES[row][4]
+        cards = [int(one) for one in columns.cards.each[row] if one >= 0]
+        cpu, model = int(columns.resources.free[row, 0]), NODES[row][4]
         before = plainly(cpu, cards, model)
         free = [card] if shape.is_share else [n for n, one in enumerate(cards) if one == 1000]
         for one in free[: shape.cards]:

@@ -269,7 +269,7 @@ def test_what_a_pod_wanted_counts_after_a_restart_whatever_it_said_meanwhile():
     cards = given(world, "p", **wanting(hinting(strategy="ApplyForAll"), rdma=50))
     before = kept(world.columns, 0).devices
     world.pod("p", **wanting(None, rdma=50))
-    again = Columns(world.state, dict(world.columns.dealt))
+    again = Columns(world.state, dict(world.columns.placements.dealt))
     again.place(world.state.pods["p"], "a", cards)
 
     assert kept(again, 0).devices == before

@@ -32,12 +32,12 @@ def packing(policy, world, *, typical=TYPICAL, learned=LearnedPolicy()):
     cards = GpuCards(policy, typical, learned)
     plugins = (PrioritySort(), NodeResourcesFit(), NodeAffinity(), cards)
     enabled = tuple(Enabled(one, int(one.name == GpuCards.name)) for one in plugins)
-    return Framework(Profile("packing", enabled, takes_first=True), world.columns)
+    return Framework(Profile("packing", enabled, takes_first=True), world.context)
 
 
 def placed(framework, pod, sequence=1):
     """(node, cards), and the pod counts there."""
-    cycle = Cycle(pod, framework.columns)
+    cycle = Cycle(pod, framework.context)
     row = framework.choose(cycle, sequence).row
     if row < 0:
         return None
@@ -54,12 +54,14 @@ def test_a_pod_is_placed_where_it_fits_and_nowhere_only_where_nothing_does(polic
         _, _, hundredths, models = shape
         count, milli = (1, hundredths * 10) if hundredths < 100 else (hundredths // 100, 1000)
         room = (
-            (columns.cards >= milli).sum(axis=1) >= count if hundredths else columns.free[:, 0] > 0
+            (columns.cards.each >= milli).sum(axis=1) >= count
+            if hundredths
+            else columns.resources.free[:, 0] > 0
         )
         pod = gpu_pod(world, f"p{number}", shape)
-        room &= (columns.free >= columns.request(pod)).all(axis=1)
+        room &= (columns.resources.free >= columns.resources.request(pod)).all(axis=1)
         room &= [not models or one[4] in models for one in NODES]
-        before = columns.cards.copy()
+        before = columns.cards.each.copy()
         found = placed(framework, pod)
 
         assert (found is None) == (not room.any())
@@ -68,10 +70,10 @@ def test_a_pod_is_placed_where_it_fits_and_nowhere_only_where_nothing_does(polic
             row = columns.row_of[node]
             assert room[row]
             assert len(set(cards)) == (count if hundredths else 0)
-            taken = (before - columns.cards)[row]
+            taken = (before - columns.cards.each)[row]
             assert taken.tolist() == [milli * (at in cards) for at in range(8)]
-    assert columns.free.min() >= 0 and columns.cards.min() == -1
-    assert columns.idle.tolist() == np.maximum(columns.cards, 0).sum(axis=1).tolist()
+    assert columns.resources.free.min() >= 0 and columns.cards.each.min() == -1
+    assert columns.cards.idle.tolist() == np.maximum(columns.cards.each, 0).sum(axis=1).tolist()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -81,7 +83,7 @@ def test_what_was_kept_is_what_would_be_scored_anew(policy):
     for number, shape in enumerate(arrivals(40, seed=2)):
         pod = gpu_pod(world, f"p{number}", shape)
         anew = packing(policy, world)
-        found = anew.choose(Cycle(pod, anew.columns), 1).row
+        found = anew.choose(Cycle(pod, anew.context), 1).row
         kept = placed(keeping, pod)
 
         assert (world.columns.names[found] if found >= 0 else None) == (kept and kept[0])
@@ -97,7 +99,7 @@ def test_what_is_learned_is_a_function_of_the_pods_so_far(policy):
         runs.append([placed(framework, gpu_pod(world, f"p{at}", shape)) for at, shape in shapes])
 
     assert runs[0][:80] == runs[1][:80]
-    assert framework.columns.learned().lesson.number == 3
+    assert framework.columns.facts.learned().lesson.number == 3
 
 
 def after_one_that_selects_t4(count, *, selects=True, **weights):
@@ -134,7 +136,7 @@ def test_room_that_no_share_can_use_makes_no_model_look_plentiful():
     for number in range(62):
         held = gpu_pod(world, f"held{number:02}", (1_000, 1, 81, ()))
         world.columns.place(held, common[number // 8], (number % 8,))
-    idle = world.columns.idle
+    idle = world.columns.cards.idle
 
     assert idle[:8].sum() > idle[8] == 8_000
     assert placed(framework, gpu_pod(world, "p", (1_000, 1, 100, ()))) == ("i", (0,))
@@ -156,7 +158,7 @@ def test_shares_that_no_single_card_takes_are_refused_with_the_reason():
     pod = gpu_pod(world, "p", (1_000, 1, 70, ()))
     found = explained(framework, pod, 1)
 
-    assert reasons(GpuCards(), Cycle(pod, world.columns)) == {name: {REASON} for name in "abc"}
+    assert reasons(GpuCards(), Cycle(pod, world.context)) == {name: {REASON} for name in "abc"}
     assert found.node == ""
     assert "free 70 % of a card of node a (node a)" in found.changes
 
@@ -168,4 +170,4 @@ def test_draws_of_a_card_reach_every_card_that_has_room():
     world.columns.place(held, "a", (1,))
     pods = [gpu_pod(world, f"p{at}", (1_000, 1, 50, ())) for at in range(40)]
 
-    assert {plugin.cards(Cycle(pod, world.columns), 0) for pod in pods} == {(0,), (2,), (3,)}
+    assert {plugin.cards(Cycle(pod, world.context), 0) for pod in pods} == {(0,), (2,), (3,)}

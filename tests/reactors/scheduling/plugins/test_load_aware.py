@@ -164,7 +164,7 @@ def test_what_would_place_a_pod_is_said(cpu, said):
     world = World().node("a")
     measured(world, "a", 1, cpu, at_s=0)
     at(world, 1 if cpu == "15" else 180)
-    run = Framework(Profile("load", (Enabled(PrioritySort()), Enabled(LoadAware()))), world.columns)
+    run = Framework(Profile("load", (Enabled(PrioritySort()), Enabled(LoadAware()))), world.context)
 
     assert explained(run, world.pod("p"), 1).changes == [said]
 

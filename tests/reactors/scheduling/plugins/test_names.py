@@ -12,7 +12,7 @@ def test_a_pod_that_names_its_node_takes_that_one():
     world = World().node("a").node("b")
     pod = msgspec.structs.replace(world.pod("p"), node="b")
 
-    found = reasons(NodeName(), Cycle(pod, world.columns))
+    found = reasons(NodeName(), Cycle(pod, world.context))
 
     assert found == {"a": {"node(s) didn't match the requested node name"}}
     assert reasons(NodeName(), world.cycle()) == {}

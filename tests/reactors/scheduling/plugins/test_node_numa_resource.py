@@ -218,7 +218,7 @@ def test_what_a_decision_gave_is_held_whatever_the_annotation_says_later(says):
     assert as_it_was == set(range(2, 8))
     assert PLUGIN.room(found.columns, 0).free == as_it_was - cpus
     found.gone("p")
-    assert len(PLUGIN.room(found.columns, 0).free) == 8 and not found.columns.dealt
+    assert len(PLUGIN.room(found.columns, 0).free) == 8 and not found.columns.placements.dealt
 
 
 def test_what_a_waiting_pod_says_that_it_has_is_taken_from_it():
@@ -328,7 +328,7 @@ def test_what_would_place_a_pod_is_said():
     found = world()
     given(found, "held", **wanting(7))
     profile = Profile("numa", (Enabled(PrioritySort()), Enabled(PLUGIN)))
-    told = explained(Framework(profile, found.columns), found.pod("p", **wanting(2)), 1)
+    told = explained(Framework(profile, found.context), found.pod("p", **wanting(2)), 1)
 
     assert told.changes == ["free CPUs of a: 1 of 8 are free (node a)"]
     assert told.message == f"0/1 nodes are available: 1 {NO_CPUS}."

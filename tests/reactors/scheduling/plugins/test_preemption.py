@@ -24,8 +24,8 @@ def asking(world, uid="p", plugin=None, **fields):
     if plugin is not None:
         kept = (one for one in profile.plugins if one.plugin.name != plugin.name)
         profile = Profile(profile.name, (*kept, Enabled(plugin)))
-    framework = Framework(profile, world.columns)
-    cycle = Cycle(world.pod(uid, **fields), world.columns)
+    framework = Framework(profile, world.context)
+    cycle = Cycle(world.pod(uid, **fields), world.context)
     assert framework.choose(cycle, 1).row < 0
     return framework.post_filter(cycle, 1)
 
@@ -103,8 +103,8 @@ CHOOSY = (
 @pytest.mark.parametrize("seed", range(50))
 def test_victims_are_those_of_the_oracle(seed, kind):
     world, pod, budgets = crowded_world(seed, kind)
-    framework = Framework(default_profile("default-scheduler"), world.columns)
-    cycle, before = Cycle(pod, world.columns), shown(world.columns)
+    framework = Framework(default_profile("default-scheduler"), world.context)
+    cycle, before = Cycle(pod, world.context), shown(world.columns)
     if framework.choose(cycle, 1).row >= 0:
         return
     found, expected = framework.post_filter(cycle, 1), oracle.candidates(pod, world.state, budgets)
@@ -190,7 +190,7 @@ def test_a_pod_that_no_node_can_suit_preempts_nobody():
     fields = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
     terms = [{"matchFields": [*fields, {**fields[0], "values": ["b"]}]}]
     affinity = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
-    framework = Framework(default_profile("default-scheduler"), world.columns)
+    framework = Framework(default_profile("default-scheduler"), world.context)
     found = explained(framework, world.pod("p", priority=5, **constrained({"affinity": affinity})), 1)  # fmt: skip
 
     assert found.preemption.message == (
@@ -200,7 +200,7 @@ def test_a_pod_that_no_node_can_suit_preempts_nobody():
 
 def test_without_nodes_nobody_is_looked_for():
     world = World()
-    framework = Framework(default_profile("default-scheduler"), world.columns)
+    framework = Framework(default_profile("default-scheduler"), world.context)
 
     assert explained(framework, world.pod("p", priority=5), 1).preemption is None
 

@@ -126,7 +126,7 @@ def test_what_a_device_class_serves_is_never_insufficient(resource, name):
     """Devices of a class take a claim, which kube-scheduler makes: freeing some on the node would not help."""
     world = World().node("a").node("b", allocatable=ROOMY | {resource: "0"})
     served(world)
-    framework = Framework(default_profile("bursar"), world.columns)
+    framework = Framework(default_profile("bursar"), world.context)
     pod = world.pod("p", resources=f.requesting({"cpu": "1", resource: "1"}))
     found = explained(framework, pod, 1)
 
@@ -141,7 +141,7 @@ def test_a_node_with_a_device_plugin_gives_what_a_class_serves_elsewhere():
     """As kube-scheduler has it; a plugin's node that is full lacks the resource as before."""
     world = World().node("a").node("b", allocatable=ROOMY | {"example.com/gpu": "1"})
     served(world)
-    framework = Framework(default_profile("bursar"), world.columns)
+    framework = Framework(default_profile("bursar"), world.context)
     asks = {"resources": f.requesting({"cpu": "1", "example.com/gpu": "1"})}
     first = explained(framework, world.pod("p", **asks), 1)
     world.pod("held", "b", **asks)
@@ -155,12 +155,12 @@ def test_a_node_with_a_device_plugin_gives_what_a_class_serves_elsewhere():
 
 def test_a_class_that_comes_or_goes_changes_the_reason_of_pods_that_are_alike():
     world = World().node("a")
-    framework = Framework(default_profile("bursar"), world.columns)
+    framework = Framework(default_profile("bursar"), world.context)
     asks = {"resources": f.requesting({"cpu": "1", "example.com/gpu": "1"})}
     plain = {"resources": f.requesting({"cpu": "1", "example.com/nic": "1"})}
 
     def reason(uid, **fields):
-        return framework.choose(Cycle(world.pod(uid, **fields), world.columns), 1).refused
+        return framework.choose(Cycle(world.pod(uid, **fields), world.context), 1).refused
 
     before = reason("p", **asks)
     served(world)
@@ -177,7 +177,7 @@ def test_plugins_of_cards_name_no_remedy_where_claims_give_the_cards():
     named = SchedulingProfile(weights={"GpuCards": 1, "DeviceShare": 1})
     [profile] = SchedulingPolicy(profiles=(named,)).made()
     pod = world.pod("p", resources=f.requesting({"cpu": "1", "nvidia.com/gpu": "1"}))
-    found = explained(Framework(profile, world.columns), pod, 1)
+    found = explained(Framework(profile, world.context), pod, 1)
 
     assert found.refused == {"NodeResourcesFit": {by_class("nvidia.com/gpu", "gpu.nvidia.com"): 1}}
     assert found.changes == [

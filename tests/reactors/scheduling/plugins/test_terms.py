@@ -74,14 +74,14 @@ def test_nodes_are_scored_as_the_oracle_says(seed):
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_kept_is_what_is_computed_anew(seed):
     world, random = constrained_world(seed)
-    kept = Framework(default_profile("bursar"), world.columns)
+    kept = Framework(default_profile("bursar"), world.context)
     names = world.columns.names
     for step in range(8):
         world.pod(f"held{random.randrange(12)}", **placed(random, random.choice(names)))
         cycle = world.cycle(f"waits{step}", **placed(random, None))
         found, anew = (
             one.choose(cycle, 1)
-            for one in (kept, Framework(default_profile("bursar"), world.columns))
+            for one in (kept, Framework(default_profile("bursar"), world.context))
         )
 
         assert (found.row, found.totals.tolist()) == (anew.row, anew.totals.tolist())
@@ -138,7 +138,7 @@ def test_where_every_term_names_its_nodes_only_these_are_looked_at(terms, messag
     world = World().node("a", unschedulable=True).node("b", unschedulable=True).node("c")
     pod = world.pod("p", **constrained({"affinity": {"nodeAffinity": required}}))
 
-    found = explained(Framework(default_profile("bursar"), world.columns), pod, 1)
+    found = explained(Framework(default_profile("bursar"), world.context), pod, 1)
 
     assert found.message == f"0/3 nodes are available: {message}"
 
@@ -158,7 +158,7 @@ def test_nodes_of_one_reason_by_several_constraints_are_counted_together():
     spreads = [{**hard, "topologyKey": key} for key in ("rack", "disk")]
     world = World().node("a", labels={"rack": "1"}).node("b", labels={"disk": "1"})
     pod = world.pod("p", **constrained({"topologySpreadConstraints": spreads}))
-    found = explained(Framework(default_profile("bursar"), world.columns), pod, 1)
+    found = explained(Framework(default_profile("bursar"), world.context), pod, 1)
 
     assert found.refused == {"PodTopologySpread": {NO_LABEL: 2}}
 
@@ -262,7 +262,7 @@ def test_a_pod_waits_until_all_of_it_is_known(terms, reason):
     world = World().node("a")
 
     assert (
-        Framework(default_profile("bursar"), world.columns).pre_enqueue(
+        Framework(default_profile("bursar"), world.context).pre_enqueue(
             world.pod("p", **constrained(terms))
         )
         == reason
@@ -273,4 +273,4 @@ def test_a_pod_whose_request_cannot_be_read_is_not_placed():
     world = World().node("a")
     pod = world.pod("p", cpu="nonsense")
 
-    assert "cannot be read" in Framework(default_profile("bursar"), world.columns).pre_enqueue(pod)
+    assert "cannot be read" in Framework(default_profile("bursar"), world.context).pre_enqueue(pod)

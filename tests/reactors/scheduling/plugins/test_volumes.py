@@ -129,7 +129,7 @@ def test_two_pods_of_a_claim_whose_volume_is_to_be_made_have_one_node():
     world.claim("home", storage_class="waits")
     first = world.pod("first", **claiming("home"))
     world.columns.place(first, "n1", ())
-    cycle = Cycle(world.pod("p", **claiming("home")), world.columns)
+    cycle = Cycle(world.pod("p", **claiming("home")), world.context)
 
     assert list(answer(cycle)) == ["n0"]
 
@@ -164,7 +164,7 @@ def test_a_volume_that_exists_is_bound_by_kube_scheduler(of_volume, is_candidate
 
     assert answer(world.cycle(**claiming("home"))) == (wait if is_candidate else {})
     world.volume("v", **fields | {"claim_uid": "u", "claim_name": "x", "claim_namespace": "ns"})
-    assert answer(Cycle(world.state.pods["p"], world.columns)) == {}
+    assert answer(Cycle(world.state.pods["p"], world.context)) == {}
 
 
 def test_a_claim_that_selects_volumes_by_labels_is_left_to_kube_scheduler():
@@ -238,7 +238,7 @@ def test_random_worlds_are_as_the_oracle_says(seed):
         for _ in range(3):
             change(random, world, known)
         names = tuple(random.sample(CLAIMS, random.randint(1, 2)))
-        cycle = Cycle(world.pod("p", **claiming(*names)), world.columns)
+        cycle = Cycle(world.pod("p", **claiming(*names)), world.context)
 
         assert oracle(known, names) == answer(cycle)
 

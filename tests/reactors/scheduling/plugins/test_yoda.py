@@ -42,7 +42,7 @@ def test_cards_follow_the_history():
 def test_what_would_place_a_pod_is_said():
     world = World().node("a").node("b")
     measured(world, "a", 1, freeMemory=4)
-    run = Framework(Profile("yoda", (Enabled(PrioritySort()), Enabled(Yoda()))), world.columns)
+    run = Framework(Profile("yoda", (Enabled(PrioritySort()), Enabled(Yoda()))), world.context)
     found = explained(run, world.pod("p", labels={"scv/number": "-1"}), 1)
 
     assert found.changes == [

@@ -284,7 +284,7 @@ async def test_a_random_history_never_binds_half_a_gang_and_is_derived_again(see
         await cluster.read()
         await cluster.work()
         scheduler = cluster.state.scheduler
-        assert (scheduler.columns.free[: len(scheduler.columns.names)] >= 0).all()
+        assert (scheduler.columns.resources.free[: len(scheduler.columns.names)] >= 0).all()
         assert scheduler.columns.lifted == set()
         held = {}
         for one in scheduler.nominations:

@@ -13,6 +13,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources import pods
 from reactors.scheduling.columns.table import Columns, Placed
+from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Cycle
 from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
@@ -306,7 +307,7 @@ async def test_a_random_history_never_over_commits_and_is_derived_again(seed):
         await cluster.read()
         await cluster.work()
         columns = cluster.state.scheduler.columns
-        assert (columns.free[: len(columns.names)] >= 0).all()
+        assert (columns.resources.free[: len(columns.names)] >= 0).all()
     events = cluster.transport.events
     cuts = random.sample(range(1, len(events)), 5)
     never = {"decides_on": lambda _: False}
@@ -358,12 +359,12 @@ def test_a_node_takes_a_pod_only_beside_those_that_it_is_held_for(seed):
     pod = world.pod("p", **placed(random, None), priority=2)
     columns = Columns(world.state)
     columns.nominated = held
-    framework = Framework(default_profile("default-scheduler"), columns)
-    free = columns.free.copy()
-    choice = framework.choose(Cycle(pod, columns), 1)
+    framework = Framework(default_profile("default-scheduler"), PluginContext(columns))
+    free = columns.resources.free.copy()
+    choice = framework.choose(Cycle(pod, framework.context), 1)
     fits = {columns.names[row] for row in choice.rows}
 
-    assert (columns.free == free).all()
+    assert (columns.resources.free == free).all()
     for name in names:
         there = [one.pod for one in held.values() if one.node == name and one.pod.priority >= 2]
         assert (name in fits) == (takes(pod, name, world.state, ()) and takes(pod, name, world.state, there))  # fmt: skip

@@ -19,7 +19,7 @@ async def full(app="web", cpu=6, **fields):
 
 def free(at):
     columns = at.state.scheduler.columns
-    return int(columns.free[columns.row_of["n0"], 0])
+    return int(columns.resources.free[columns.row_of["n0"], 0])
 
 
 def available(at):

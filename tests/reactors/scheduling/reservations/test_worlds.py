@@ -75,7 +75,7 @@ class History:
 
     async def told(self):
         """The status of a reservation names owners that it has, or says that it is over."""
-        at, found = self.at, self.at.state.scheduler.reservations
+        at, found = self.at, self.at.reservations
         uids = [uid for uid in self.kinds if at.told[uid].phase == "Available"]
         if uids:
             uid = self.random.choice(uids)
@@ -122,7 +122,7 @@ class History:
 def check(at, history):
     """By brute force, from what is observed and what passes gave."""
     scheduler, rows = at.state.scheduler, at.runner.replica.cluster_state.reservations
-    own, where = scheduler.reservations, history.where()
+    own, where = at.reservations, history.where()
     held = dict.fromkeys(history.nodes, 0)
     for uid, node in where.items():
         if uid in history.pods and node in held:
@@ -149,7 +149,7 @@ def check(at, history):
             assert len(users) <= 1
     for node, amount in held.items():
         row = scheduler.columns.row_of[node]
-        assert scheduler.columns.free[row, 0] == CPU - amount
+        assert scheduler.columns.resources.free[row, 0] == CPU - amount
         assert amount <= CPU
 
 
