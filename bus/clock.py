@@ -55,7 +55,7 @@ def parse_stamp(text: str) -> int:
             minute = _minute_us(text[:17])
             if minute is not None:
                 return minute + second
-        elif len(tail) == 8 and tail[0] == "." and tail[7] == "Z":
+        elif len(tail) == 8 and tail[0] == "." and tail[-1] == "Z":
             micros = tail[1:7]
             minute = _minute_us(text[:17])
             if minute is not None and micros.isascii() and micros.isdigit():

@@ -173,9 +173,9 @@ def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence
             int(headers.get("ce-dataversion", "1")),
             sequence,
         )
-        if len(tokens) != 5 or event.type != f"{tokens[2]}.{tokens[3]}":
+        if len(tokens) != 5 or event.type != ".".join(tokens[2:4]):
             raise EnvelopeError("the type does not belong to the subject", subject=subject[:200])
-        if key_token(event.key) != tokens[4]:
+        if key_token(event.key) != tokens[-1]:
             raise EnvelopeError("the key does not belong to the subject", subject=subject[:200])
         checked(event)
         if not is_sound(event):

@@ -103,9 +103,10 @@ def accounts(
         segments.start_s < as_of_s, segments.uid.in_(sa.select(runs.uid).where(*chosen))
     )
     for row in select(query.order_by(segments.uid, segments.start_s)):
-        known_s = min(as_of_s, known.get(row[7], as_of_s))
-        end_s = max(known_s, row[1]) if row[2] is None else min(row[2], as_of_s)
-        held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:21]))
+        uid, start_s, end_s, *amounts, cluster = row[:8]
+        known_s = min(as_of_s, known.get(cluster, as_of_s))
+        end_s = max(known_s, start_s) if end_s is None else min(end_s, as_of_s)
+        held[uid].append(Holding(start_s, end_s, *amounts, *row[10:21]))
     rows = select(sa.select(*columns).where(*chosen).order_by(runs.created_s, runs.uid))
     return [
         _account(row, tuple(held[row[0]]), as_of_s, min(as_of_s, known.get(row[1], as_of_s)))
@@ -116,13 +117,13 @@ def accounts(
 def _account(
     row: tuple[Any, ...], holdings: tuple[Holding, ...], as_of_s: int, known_s: int
 ) -> Account:
-    created_s, start_s, end_s, unknown_s = row[6:10]
+    uid, cluster, namespace, name, workload, phase, *seconds, flags, labels, sequence = row
+    created_s, start_s, end_s, unknown_s = seconds
     is_open = end_s is None or end_s > as_of_s
     # A pod without an end exists up to the last observation of its cluster.
     last_s = as_of_s if end_s is not None else max(known_s, created_s)
     stops = [second for second in (start_s, end_s, last_s) if second is not None]
     waited_until = start_s if start_s is not None and start_s <= as_of_s else min(stops[-2:])
-    uid, cluster, namespace, name, workload, phase = row[:6]
     return Account(
         uid,
         cluster,
@@ -134,8 +135,8 @@ def _account(
         waited_until - created_s,
         as_of_s - last_s if is_open else min(unknown_s, as_of_s - end_s),
         is_open,
-        _flags.decode(row[10]),
-        _labels.decode(row[11]),
+        _flags.decode(flags),
+        _labels.decode(labels),
         holdings,
-        row[12],
+        sequence,
     )

@@ -196,4 +196,7 @@ def attributed(
 
 def mentioned(found: Names | None) -> tuple[str, ...]:
     """The quotas in an object's labels."""
-    return tuple(filter(None, (found[0], found[4]))) if found is not None else ()
+    if found is None:
+        return ()
+    business, *_, elastic = found
+    return tuple(filter(None, (business, elastic)))

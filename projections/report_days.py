@@ -142,6 +142,8 @@ def _of_idle(row: PodRun) -> Values:
 
 #: Of a group and day: whether a pod held there, and the sums after the counts.
 _Amounts = list[int]
+#: Places of the sums, but for that of pods, which each pod of a slot has.
+_HELD_PODS, _CPU, _GPU, _MEMORY, _HELD_S, _WAITING_S, _UNKNOWN_S = range(len(SUMS) - 1)
 _Day = tuple[int, Values, _Amounts]
 
 
@@ -174,13 +176,13 @@ def _days_of(row: PodRun) -> list[_Day]:
             if amounts is None:
                 amounts = found[(day_s, values)] = [0] * (len(SUMS) - 1)
             if kind == HELD:
-                amounts[0] = 1
-                amounts[1] += cpu * seconds
-                amounts[2] += gpu * seconds
-                amounts[3] += memory * seconds
-                amounts[4] += seconds if is_first else 0
+                amounts[_HELD_PODS] = 1
+                amounts[_CPU] += cpu * seconds
+                amounts[_GPU] += gpu * seconds
+                amounts[_MEMORY] += memory * seconds
+                amounts[_HELD_S] += seconds if is_first else 0
             else:
-                amounts[5 if kind == WAITED else 6] += seconds
+                amounts[_WAITING_S if kind == WAITED else _UNKNOWN_S] += seconds
     return sorted(((day_s, values, sums) for (day_s, values), sums in found.items()), key=_day)
 
 

@@ -23,6 +23,7 @@ from projections.timelines import DAY, HOUR
 
 #: Sums of a group, in column order.
 SUMS = ("cpu_milli_s", "memory_mib_s", "gpu_milli_s", "held_s", "pods")
+_CPU, _MEMORY, _GPU, _SECONDS, _ = range(len(SUMS))
 
 
 def _usage(name: str, period: str) -> sa.Table:
@@ -87,7 +88,7 @@ def _add(found: dict[Group, list[int]], group: Group, segment: Segment, seconds:
     _add_to(found, (*group[:-1], first.model or ""), segment, first.gpu_milli, seconds)
     for one in others:
         amounts = found.setdefault((*group[:-1], one.model or ""), [0, 0, 0, 0, 1])
-        amounts[2] += one.gpu_milli * seconds
+        amounts[_GPU] += one.gpu_milli * seconds
 
 
 def _add_to(
@@ -96,10 +97,10 @@ def _add_to(
     amounts = found.get(group)
     if amounts is None:
         amounts = found[group] = [0, 0, 0, 0, 1]
-    amounts[0] += segment.cpu_milli * seconds
-    amounts[1] += segment.memory_mib * seconds
-    amounts[2] += gpu_milli * seconds
-    amounts[3] += seconds
+    amounts[_CPU] += segment.cpu_milli * seconds
+    amounts[_MEMORY] += segment.memory_mib * seconds
+    amounts[_GPU] += gpu_milli * seconds
+    amounts[_SECONDS] += seconds
 
 
 sums = Sum(

@@ -65,13 +65,16 @@ def _taken(data: bytes, place: int, raw: dict[int, Take]) -> int:
         if end < 0:
             break
         words = data[place:end].split(b" ")
-        if len(words) != 6 or (take := raw.get(int(words[2]))) is None:
+        if len(words) != 6:
+            break
+        _, subject, id, reply, of_headers, of_both = words
+        if (take := raw.get(int(id))) is None:
             break
         start = end + 2
-        middle, stop = start + int(words[4]), start + int(words[5])
+        middle, stop = start + int(of_headers), start + int(of_both)
         if stop + 2 > size:
             break
-        take(words[1], words[3], data[middle:stop], data[start:middle])
+        take(subject, reply, data[middle:stop], data[start:middle])
         place = stop + 2
     return place
 

@@ -93,20 +93,14 @@ def read(subject: bytes, headers: bytes, body: bytes, sequence: int) -> Event:
         if match is not None:
             id, source, type, key, time, version = match.groups()
             tokens = place.split(".")
-            is_ours = len(tokens) == 5 and f"{tokens[2]}.{tokens[3]}" == type
-            is_ours = is_ours and key_token(key) == tokens[4]
-            if is_ours and SUBJECT_TOKENS.fullmatch(f"{tokens[1]}.{type}"):
-                return Event(
-                    tokens[1],
-                    type,
-                    key,
-                    id,
-                    source,
-                    parse_stamp(time),
-                    body,
-                    int(version),
-                    sequence,
-                )
+            if len(tokens) == 5:
+                _, cluster, entity, participle, token = tokens
+                is_ours = f"{entity}.{participle}" == type and key_token(key) == token
+                if is_ours and SUBJECT_TOKENS.fullmatch(f"{cluster}.{type}"):
+                    stamp = parse_stamp(time)
+                    return Event(
+                        cluster, type, key, id, source, stamp, body, int(version), sequence
+                    )
     except (UnicodeDecodeError, TimestampError):
         pass
     return event_of(

@@ -29,8 +29,9 @@ def values(body: bytes, names: frozenset[str]) -> Iterator[tuple[str, Mapping[st
         if parts is None:
             continue
         try:
-            value = Decimal(parts[3])
+            labels, number = parts.group(2, 3)
+            value = Decimal(number)
         except InvalidOperation:
             continue
         if value.is_finite() and 0 <= value <= _LARGEST:
-            yield name, dict(_LABEL.findall(parts[2] or "")), value
+            yield name, dict(_LABEL.findall(labels or "")), value

@@ -33,8 +33,8 @@ def all_heads(settings: Settings, connection: sa.Connection, path: Path, warned:
                 found[head] = None
     except (LedgerError, OSError) as error:
         warned(f"not all heads of {settings.heads_file} are in the backup: {error}")
-    for row in connection.execute(sa.select(heads)):
-        found[Head(row[0], bytes(row[1]), bytes(row[2]), bytes(row[3]))] = None
+    for sequence, *texts in connection.execute(sa.select(heads)):
+        found[Head(sequence, *map(bytes, texts))] = None
     return b"".join(map(_line, sorted(found, key=SEQUENCE)))
 
 

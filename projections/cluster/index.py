@@ -17,7 +17,7 @@ K = TypeVar("K")
 #: Kind, namespace and name.
 Name = tuple[str, str, str]
 
-_BUSINESS_LABEL, _ELASTIC_LABEL = QUOTA_LABELS[0], QUOTA_LABELS[4]
+_BUSINESS_LABEL, _, _, _, _ELASTIC_LABEL, _ = QUOTA_LABELS
 
 
 class QuotaRef(msgspec.Struct, frozen=True, gc=False):

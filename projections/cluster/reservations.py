@@ -147,8 +147,9 @@ def go_duration_us(text: str) -> int | None:
         return None
     nanos = 0
     for one in parts:
-        unit, fraction = _NANOS[one[3]], (one[2] or "")[:18]
-        nanos += int(one[1]) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
+        number, digits, name = one.groups()
+        unit, fraction = _NANOS[name], (digits or "")[:18]
+        nanos += int(number) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
     return sign * min(-(-nanos // 1000), LONGEST_US)
 
 

@@ -199,5 +199,5 @@ def _span(pod: CardPod, start_s: int | None, end_s: int | None, unknown_s: int =
 
 def _team(pod: CardPod) -> str | None:
     """The team of its newest observation: claims made for it are reserved for that team."""
-    team: str | None = pod.history[-1][2][4]
+    team: str | None = pod.history[-1][2].team
     return team

@@ -73,7 +73,7 @@ def card_facts(pod: PodCards) -> list[tuple[int, str]]:
     if not pod.cards:
         return []
     texts = {(version, time_us): one for version, time_us, one in pod.cards}
-    bound = tuple(one for one in pod.history if one[2][6] is not None)
+    bound = tuple(one for one in pod.history if one[2].node is not None)
     return timelines.changes(
         tuple(
             (version, time_us, texts.get((version, time_us), "")) for version, time_us, _ in bound

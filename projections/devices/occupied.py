@@ -276,7 +276,7 @@ class OccupiedCards:
     def _team_of_owner(self, claim: Claim) -> str:
         """The team of a claim's owning pod; "" for none."""
         row = self._pods.get(claim.owner.uid) if claim.is_generated and claim.owner else None
-        return (row.pod.history[-1][2][4] or "") if row is not None else ""
+        return (row.pod.history[-1][2].team or "") if row is not None else ""
 
     def _models(self, cluster: str, node: str) -> list[tuple[int, str | None]]:
         return self._around.models((cluster, node)) if node else []

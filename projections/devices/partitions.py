@@ -56,9 +56,10 @@ def mig_part(profile: str, product: str, card_mib: int = 0) -> Fraction | None:
     found = _PROFILE.fullmatch(profile.strip().lower())
     if found is None:
         return None
-    compute, memory_gb = int(found[2]), int(found[3])
+    parts, of_card, of_memory = found.groups()
+    compute, memory_gb = int(of_card), int(of_memory)
     # Compute instances divide the memory of their partition.
-    share = min(Fraction(1), Fraction(int(found[1]), compute or 1)) if found[1] else Fraction(1)
+    share = min(Fraction(1), Fraction(int(parts), compute or 1)) if parts else Fraction(1)
     card_mib = 1024 * _memory_gb(product) or card_mib
     if card_mib:
         nearest = int(Fraction(_MEMORY_SLICES * 1024 * memory_gb, card_mib) + Fraction(1, 2))

@@ -128,10 +128,11 @@ def _annotated(text: str, node: Mapping[str, str], register: str, prefix: str, s
         for one in container.split(":"):
             fields = one.split(",")
             if len(fields) >= 4:
-                memory, cores = _number(fields[2]), _number(fields[3])
-                part, is_unseen = _part(memory, 0, cores, known.get(fields[0]) or _label(node))
-                milli, mib = own.get(fields[0], (0, 0))
-                own[fields[0]] = (milli + part.gpu_milli, mib + part.gpu_memory_mib)
+                card, _, of_memory, of_cores, *_ = fields
+                memory, cores = _number(of_memory), _number(of_cores)
+                part, is_unseen = _part(memory, 0, cores, known.get(card) or _label(node))
+                milli, mib = own.get(card, (0, 0))
+                own[card] = (milli + part.gpu_milli, mib + part.gpu_memory_mib)
                 is_size_unseen |= is_unseen
         for card, (milli, mib) in own.items():
             if kind == INIT:

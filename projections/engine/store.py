@@ -257,9 +257,13 @@ class Store:
 
 def event_of_row(row: Sequence[Any]) -> Event:
     """The event in a row of ``events``."""
-    return Event(
-        row[1], row[2], row[3], row[4], row[5], row[6], bytes(row[9]), row[7], row[0], row[8]
-    )
+    sequence, cluster, type, key, id, source, time_us, version, defect, body = row[:10]
+    return Event(cluster, type, key, id, source, time_us, bytes(body), version, sequence, defect)
+
+
+def chain_of_row(row: Sequence[Any]) -> bytes:
+    """The chain's value in a row of ``events``, its last column."""
+    return bytes(row[-1])
 
 
 def _archived(batch: Sequence[Event], links: Sequence[bytes]) -> list[tuple[Any, ...]]:

@@ -33,7 +33,7 @@ from projections.engine.restored import is_restored
 from projections.engine.segments.reading import selecting, trimmed_until
 from projections.engine.segments.verifying import Walk
 from projections.engine.snapshots import untrue
-from projections.engine.store import Store, event_of_row
+from projections.engine.store import Store, chain_of_row, event_of_row
 from projections.engine.tables import events, heads, parked
 
 _HEADS = sa.select(heads).order_by(heads.c.sequence)
@@ -160,7 +160,7 @@ def _walk(
                 found.add("gap", event.sequence, f"sequence {expected} is missing")
                 expected = event.sequence
             expected += 1
-            computed, previous = link(previous, event), row[10]
+            computed, previous = link(previous, event), chain_of_row(row)
             if computed != previous:
                 found.add("chain", event.sequence, "the event is not the one that was chained")
             if event.sequence in witnesses and witnesses[event.sequence] != {computed}:

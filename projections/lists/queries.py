@@ -71,7 +71,8 @@ def _between(lists: sa.Table, *, has_end: bool, is_newest: bool) -> sa.Select[An
 
 def part_of(row: tuple[Any, ...]) -> Part:
     """A part as it is stored, without its uids."""
-    return Part(row[0], row[1], row[2], row[3], row[4], row[5], frozenset())
+    cluster, time_us, first, until, version, sequence = row
+    return Part(cluster, time_us, first, until, version, sequence, frozenset())
 
 
 def with_uids(select: Select, part: Part) -> Part:

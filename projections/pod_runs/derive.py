@@ -91,14 +91,17 @@ def idle_for(
 ) -> Idle:
     """The possible owner of a pod without any holding; ``quotas`` is its top workload's names over time."""
     created_s = pod.begin_us // MICROSECONDS
-    team, user, node, own = pod.history[-1][2][4:8]
-    named = timelines.at(owners, created_s) or _NOBODY
+    value = pod.history[-1][2]
+    team, user, mapped, labels = timelines.at(owners, created_s) or _NOBODY
     quota = attributed(
-        timelines.at(quotas, created_s), own, named[2], namespace=pod.namespace, labels=named[3],
+        timelines.at(quotas, created_s), value.quotas, mapped, namespace=pod.namespace, labels=labels,
         rules=serving.at(around, created_s), serving=around.serving(created_s),
     )[0]  # fmt: skip
+    node = value.node
     model = None if node is None else timelines.at(models(node), created_s)
-    return Idle(team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED, node, model, quota)
+    return Idle(
+        value.team or team or UNASSIGNED, value.user or user or UNASSIGNED, node, model, quota
+    )
 
 
 def _segments(
@@ -112,8 +115,8 @@ def _segments(
     sharing: Callable[[str], list[tuple[int, str]]],
     given: Given,
 ) -> tuple[tuple[Segment, ...], frozenset[str]]:
-    values = timelines.changes(tuple(p for p in pod.history if p[2][6] is not None))
-    node_models = {value[6]: models(value[6]) for _, value in values}
+    values = timelines.changes(tuple(p for p in pod.history if p[2].node is not None))
+    node_models = {value.node: models(value.node) for _, value in values}
     shared = {node: found for node in node_models if (found := sharing(node))}
     facts = card_facts(pod)
     is_plain = not (shared or facts or given.timeline)
@@ -131,14 +134,14 @@ def _segments(
         # Most things never change.
         if len(changes) > 1:
             cuts.update(second for second, _ in changes[1:] if second > start_s)
-    named_by = ([v[7] for _, v in values], [v for _, v in quotas], [v[2] for _, v in owners])
+    named_by = ([v.quotas for _, v in values], [v for _, v in quotas], [v[2] for _, v in owners])
     cuts.update(second for second in serving.cuts(around, *named_by) if second > start_s)
     pieces: list[tuple[int, tuple[Any, ...]]] = []
     for second in sorted(cuts):
         if end_s is not None and second >= end_s:
             break
         cpu, memory, gpu, extended, team, user, node, own = timelines.at(values, second)
-        named = timelines.at(owners, second) or _NOBODY
+        its_team, its_user, mapped, labels = timelines.at(owners, second) or _NOBODY
         model, devices, memory_of = timelines.at(node_models[node], second), "", ""
         if not is_plain:
             held = held_cards(
@@ -153,16 +156,16 @@ def _segments(
             memory,
             gpu,
             extended,
-            team or named[0] or UNASSIGNED,
-            user or named[1] or UNASSIGNED,
+            team or its_team or UNASSIGNED,
+            user or its_user or UNASSIGNED,
             node,
             model,
             *attributed(
                 timelines.at(quotas, second),
                 own,
-                named[2],
+                mapped,
                 namespace=pod.namespace,
-                labels=named[3],
+                labels=labels,
                 rules=serving.at(around, second),
                 serving=around.serving(second),
             ),

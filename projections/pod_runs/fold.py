@@ -17,7 +17,8 @@ from projections.attribution import names
 from projections.devices.requested import facts_of
 from projections.pod_runs import stamps
 from projections.pod_runs.finishes import INIT, LATER, REGULAR, UNSTARTED, Finish, Gone
-from projections.pod_runs.shape import Pod, Value
+from projections.pod_runs.pod_value import PodValue
+from projections.pod_runs.shape import Pod
 from projections.pod_runs.stamps import Stamps
 from projections.timelines import added, precedes, replaces
 
@@ -54,7 +55,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, known.at_us)
     value, flags = _value(fact, known.flags.union(row.flags))
     history = added(row.history, version, time_us, value)
-    started_us, acknowledged_us, bound_us = _started(row, value[6], known)
+    started_us, acknowledged_us, bound_us = _started(row, value.node, known)
     deleted_us, gone = row.deleted_us, row.gone
     if known.deletion_us is not None and fact.grace_seconds == 0:
         deleted_us = stamps.earlier(deleted_us, known.deletion_us)
@@ -84,7 +85,9 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     if fact.claims or fact.claimed:
         claims = tuple(sorted({*claims, *fact.claims}))
         claimed = tuple(sorted({*claimed, *fact.claimed}))
-    if (value[2] or value[3] or fact.card_texts or fact.claimed) and (observed := _cards(fact)):
+    if (value.gpu_milli or value.extended or fact.card_texts or fact.claimed) and (
+        observed := _cards(fact)
+    ):
         cards = added(cards, version, time_us, observed)
     disrupted = row.disrupted
     if fact.disruption and (disrupted is None or replaces(version, time_us, disrupted[:2])):
@@ -129,12 +132,12 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
     )
 
 
-def _value(fact: PodState, flags: frozenset[str]) -> tuple[Value, frozenset[str]]:
+def _value(fact: PodState, flags: frozenset[str]) -> tuple[PodValue, frozenset[str]]:
     amounts = charged_bytes(bytes(fact.resources))
     if amounts.refused:
         flags |= {"amounts_refused"}
     extended = _encoder.encode(dict(amounts.extended)).decode() if amounts.extended else ""
-    value = (
+    value = PodValue(
         amounts.cpu_millicores,
         amounts.memory_mib,
         amounts.gpu_milligpus,
@@ -144,7 +147,7 @@ def _value(fact: PodState, flags: frozenset[str]) -> tuple[Value, frozenset[str]
         _node(fact),
         names(fact.labels),
     )
-    return value, flags if value[6] != NO_NODE else flags | {"no_node"}
+    return value, flags if value.node != NO_NODE else flags | {"no_node"}
 
 
 def _cards(fact: PodState) -> str:

@@ -84,7 +84,7 @@ class Serving:
         for pod in pods:
             if pod.cluster != quota.cluster:
                 continue
-            own = (value[7] for _, _, value in pod.history)
+            own = (value.quotas for _, _, value in pod.history)
             top = (named for _, named in above(pod).quotas)
             mapped = (named[2] for _, named in owners((pod.cluster, pod.namespace)))
             if quota.name in related(self.around(pod.cluster, pod.namespace), own, top, mapped):

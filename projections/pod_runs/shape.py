@@ -15,11 +15,8 @@ from projections.engine.codec import Codec, Named
 from projections.engine.contract import Integer, partial_index, row_table
 from projections.pod_runs.blocks import block
 from projections.pod_runs.finishes import UNSTARTED, Finish, Gone
+from projections.pod_runs.pod_value import PodValue
 from projections.workloads import Controlled
-
-#: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label,
-#: node, quota names in the pod's labels
-Value = tuple[int, int, int, str, str | None, str | None, str | None, Names | None]
 
 
 class Above(msgspec.Struct, frozen=True, gc=False):
@@ -52,7 +49,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     name: str
     seen_us: int
     flags: tuple[str, ...] = ()
-    history: tuple[tuple[str, int, Value], ...] = ()
+    history: tuple[tuple[str, int, PodValue], ...] = ()
     created_us: int | None = None
     started_us: int | None = None
     bound_us: int | None = None
@@ -257,7 +254,7 @@ held_segments = row_table(
 class _State(msgspec.Struct, frozen=True, array_like=True):
     """The parts of a :class:`Pod` without a column of their own."""
 
-    values: list[Value]
+    values: list[PodValue]
     points: list[tuple[str, int, int]]
     flags: tuple[str, ...]
     gone: Gone | None
@@ -286,7 +283,7 @@ _decoder = msgspec.json.Decoder(_State)
 
 def state_of(pod: Pod) -> str:
     """The ``state`` column: observations point to their distinct values, most pods have two or three."""
-    values: dict[Value, int] = {}
+    values: dict[PodValue, int] = {}
     points = [
         (version, time_us, values.setdefault(value, len(values)))
         for version, time_us, value in pod.history
@@ -327,7 +324,7 @@ def _shown(row: PodRun) -> dict[str, Any]:
         "owner_uid": pod.owner.uid if pod.owner else None,
         "team": last.team if last else "",
         "user_name": last.user if last else "",
-        "node": pod.history[-1][2][6] or None,
+        "node": pod.history[-1][2].node or None,
         "phase": pod.phase,
         "labels": pod.labels,
         "created_us": pod.begin_us,

@@ -77,9 +77,9 @@ def read(fact: PodState, time_us: int) -> Stamps:
         found, flags = _plausible(found, flags, time_us)
         if time_us < FIRST_US:
             at_us = max((us for us in found if us is not None), default=time_us)
+    created, scheduled, deletion, disrupted, acknowledged, init, written, *finished = found
     return Stamps(
-        at_us, found[0], found[1], found[2], found[3], found[4], found[5], found[6],
-        _latest(found[_SINGLE:]), flags,
+        at_us, created, scheduled, deletion, disrupted, acknowledged, init, written, _latest(finished), flags,
     )  # fmt: skip
 
 

@@ -202,10 +202,9 @@ def _pods(
             continue
         if not has_held:
             holdings.append(named.nobody(tuple(row)))
-        created_s, start_s, end_s, unknown_s = row[14:18]
         yield _PodRow(
-            row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held,
-            known_s, cards, tried.get(row[0], NO_JOB),
+            row.cluster, row.namespace, row.workload, row.labels, row.created_s, row.start_s, row.end_s,
+            row.unknown_s, holdings, has_held, known_s, cards, tried.get(row[0], NO_JOB),
         )  # fmt: skip
 
 

@@ -76,7 +76,8 @@ def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
     rows = [(int(gpu), int(cpu), name, start) for name, start, cpu, gpu in select(query)]
     if not rows:
         return ""
-    gpu, cpu, longest = (sum(r[0] for r in rows), sum(r[1] for r in rows), min(r[3] for r in rows))
+    gpus, cpus, _, starts = zip(*rows, strict=True)
+    gpu, cpu, longest = sum(gpus), sum(cpus), min(starts)
     since = format_stamp(longest * SECOND_US)
     if len(rows) == 1:
         return f"begun again now it loses what it held since {since}: {_hours(cpu, gpu)}"

@@ -203,7 +203,8 @@ def size_of(event: Event) -> int:
 
 def event_of(row: Row) -> Event:
     """The event in a packed row."""
-    return Event(row[1], row[2], row[3], row[4], row[5], row[6], row[9], row[7], row[0], row[8])
+    sequence, cluster, type, key, id, source, time_us, version, defect, body = row
+    return Event(cluster, type, key, id, source, time_us, body, version, sequence, defect)
 
 
 def _key_digest(key: str) -> bytes:

@@ -28,7 +28,7 @@ from projections.engine.segments.form import (
     read_head,
     unpack,
 )
-from projections.engine.store import event_of_row
+from projections.engine.store import chain_of_row, event_of_row
 from projections.engine.tables import checkpoints, events, segments
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ class Segment:
     """A segment as recorded in the ledger."""
 
     def __init__(self, row: tuple[Any, ...], file: str | None) -> None:
-        self.last, self.first, self.written = int(row[0]), int(row[1]), str(row[2])
-        self.sha256, self.head_bytes, self.trimmed = bytes(row[3]), bytes(row[4]), row[5] == 1
+        last, first, written, sha256, head, trimmed = row
+        self.last, self.first, self.written = int(last), int(first), str(written)
+        self.sha256, self.head_bytes, self.trimmed = bytes(sha256), bytes(head), trimmed == 1
         #: Whether the ledger has all its description.
-        self.is_noted = row[5] in (0, 1)
+        self.is_noted = trimmed in (0, 1)
         self._file = file
 
     @cached_property
@@ -154,12 +155,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
     def has(self, row: Row) -> bool:
         """Whether a packed event is one."""
+        _, cluster, type, key, id, _, _, _, defect, _ = row
         return (
-            (self.cluster is None or row[1] == self.cluster)
-            and (self.types is None or row[2] in self.types)
-            and (self.keys is None or row[3] in self.keys)
-            and (self.id is None or row[4] == self.id)
-            and not (self.is_readable and row[8])
+            (self.cluster is None or cluster == self.cluster)
+            and (self.types is None or type in self.types)
+            and (self.keys is None or key in self.keys)
+            and (self.id is None or id == self.id)
+            and not (self.is_readable and defect)
         )
 
 
@@ -277,7 +279,7 @@ def with_links(select: Select, first: int, count: int) -> list[tuple[Event, byte
     if trimmed_until(select) >= first:
         # Trimmed meanwhile: the rows may lack some.
         return with_links(select, first, count)
-    return [(event_of_row(row), bytes(row[10])) for row in rows]
+    return [(event_of_row(row), chain_of_row(row)) for row in rows]
 
 
 def at(select: Select, sequence: int) -> tuple[Event, bytes] | None:

@@ -18,7 +18,7 @@ from bus.errors import DamagedSegmentError, LedgerError, SegmentPlaceError
 from projections.engine.segments.form import Content
 from projections.engine.segments.reading import Segment, Select, sealed
 from projections.engine.segments.sealing import checked, checked_head, noted_head
-from projections.engine.store import event_of_row
+from projections.engine.store import chain_of_row, event_of_row
 from projections.engine.tables import events
 
 #: (what, sequence, reason)
@@ -92,7 +92,7 @@ class Walk:
             )
         for row in rows:
             place = row[0] - segment.first
-            if (event_of_row(row), bytes(row[10])) != (content.events(row[0] - 1, row[0])[0], content.links[place]):  # fmt: skip
+            if (event_of_row(row), chain_of_row(row)) != (content.events(row[0] - 1, row[0])[0], content.links[place]):  # fmt: skip
                 self._tell("chain", row[0], "the event is not the one that was sealed")
 
     def _beside_table(self, segment: Segment, is_other_here: bool) -> None:
