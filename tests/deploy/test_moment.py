@@ -70,8 +70,8 @@ OTHERS = {
     "config show", "cull undo", "events", "export", "history seal", "history segments", "history trim", "hub",
     "import events", "import openb", "install", "jobs show", "lab evictions", "lab quotas", "lab run", "lab scheduling",
     "lab suggest", "ledger", "manifests", "parked list", "parked redrive", "parked show", "pause", "queue hold",
-    "queue move", "queue release", "recover", "replay", "restore", "resume", "schedule scores", "sql", "status", "test",
-    "up", "verify", "version", "watch", "webhook",
+    "queue move", "queue release", "recover", "replay", "restore", "resume", "schedule scores", "simulate rebalance", "sql",
+    "status", "test", "up", "verify", "version", "watch", "webhook",
 }  # fmt: skip
 
 

@@ -107,6 +107,15 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
         },
     ),
+    "simulate": Group(
+        "What Bursar would do on the recorded state. Nothing is changed.",
+        {
+            "rebalance": Entry(
+                "cli.scheduling.rebalance",
+                "Which running pods would one round of rebalancing move, from which node to which, and why not the others.",
+            ),
+        },
+    ),
     "jobs": Group(
         "Training jobs: state, next steps, hours.",
         {

@@ -1,0 +1,30 @@
+"""PodLifeTime: moves pods that are older than a limit, the oldest first.
+
+Source: kubernetes-sigs/descheduler, "PodLifeTime"; docs/rebalancing.md.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bus.clock import SECOND_US
+from reactors.rebalancing.plan import Plan
+from reactors.rebalancing.settings import PodLifeTimeSettings
+
+
+class PodLifeTime:
+    """Deschedules the old pods of a node."""
+
+    name: ClassVar[str] = "PodLifeTime"
+
+    def __init__(self, settings: PodLifeTimeSettings) -> None:
+        self._most_s = settings.max_seconds
+
+    def deschedule(self, plan: Plan, row: int) -> None:
+        """Propose the pods of one node that are too old."""
+        if self._most_s is None:
+            return
+        for pod in sorted(plan.pods_on(row), key=lambda one: (one.started_us, one.uid)):
+            age_s = (plan.at_us - pod.started_us) // SECOND_US
+            if age_s > self._most_s:
+                plan.propose(pod, self.name, f"the pod is {age_s} s old, limit {self._most_s} s")
