@@ -20,9 +20,8 @@ from reactors.migration.shape import (
     ReservedRoom,
 )
 from reactors.migration.steps import DROP, EVICT, RESERVE, is_over, next_step
+from tests.cases import rebalancing
 
-#: Operations of plugins that choose pods; :mod:`tests.cases` has no runner of them yet.
-OTHERS = ("low_node_load", "anomaly_detector", "real_abnormal")
 #: Phases of reservations, and the nodes where a case names none.
 ROOMS = {
     "pending": "Pending", "failed": "Failed", "expired": "Failed", "succeeded": "Succeeded",
@@ -35,8 +34,6 @@ ACTS = {RESERVE: "create_reservation", EVICT: "evict", DROP: "delete_reservation
 def check(case):
     """What the operation gives is what the case says."""
     given, expect = case["given"], case["expect"]
-    if given["op"] in OTHERS:
-        pytest.skip(f"{given['op']} chooses pods")
     if given["op"] not in OPERATIONS:
         pytest.fail("not followed: see docs/migration.md", pytrace=False)
     found = OPERATIONS[given["op"]](given)
@@ -174,3 +171,4 @@ OPERATIONS = {
         max_unavailable, migration_limit, expected_replicas, eviction_cost, pod_order, job_reconcile, scavenge,
     )
 }  # fmt: skip
+OPERATIONS |= rebalancing.OPERATIONS
