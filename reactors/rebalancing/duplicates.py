@@ -1,6 +1,6 @@
-"""RemoveDuplicates: spreads the pods of one controller that share a node although other nodes would take them.
+"""RemoveDuplicates: spreads pods of one controller from a shared node to other nodes.
 
-A node keeps its share: the pods of the controller, divided by the nodes that it may use, rounded up.
+A node keeps its share: the pods of the controller, divided by the nodes open to them, rounded up.
 
 Source: kubernetes-sigs/descheduler, "RemoveDuplicates"; docs/rebalancing.md.
 """
@@ -14,7 +14,7 @@ from projections.cluster import Pod
 from reactors.rebalancing.plan import Plan
 from reactors.rebalancing.shape import Refusal
 
-#: Filters that close a node to every pod of a controller, whatever room it has.
+#: Filters closing a node to every pod of a controller, whatever room it has.
 CLOSING = ("KnownTerms", "NodeUnschedulable", "TaintToleration", "NodeAffinity")
 
 
@@ -24,7 +24,7 @@ class RemoveDuplicates:
     name: ClassVar[str] = "RemoveDuplicates"
 
     def balance(self, plan: Plan) -> None:
-        """Propose the pods of each controller that are above the share of their node."""
+        """Propose the pods of each controller above the share of their node."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         pods: dict[str, list[Pod]] = defaultdict(list)
         for row, node in enumerate(plan.columns.names):

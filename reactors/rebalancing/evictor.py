@@ -1,7 +1,7 @@
-"""The evictor check: pods that may be moved at all, and the limits of one round. Pure.
+"""The evictor check: movable pods, and the limits of one round. Pure.
 
 Pods of Deployments, ReplicaSets and StatefulSets move. Members of gangs stay: the whole gang moves, or nothing does. A workload
-loses no pod while it rolls out, scales, or has pods that do not run.
+loses no pod while it rolls out, scales, or has pods not running.
 
 Source: kubernetes-sigs/descheduler, DefaultEvictor; docs/rebalancing.md.
 """
@@ -18,7 +18,7 @@ from reactors.rebalancing.shape import Refusal, RefusalCode
 from reactors.reclaim.disruption import known, split_by_budget
 from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 
-#: The annotation by which a pod opts out: ``"true"``.
+#: The annotation of pods opting out: ``"true"``.
 DO_NOT_MOVE = "bursar.io/do-not-move"
 #: From this priority on pods are critical for the system.
 CRITICAL = 2 * 10**9
@@ -27,7 +27,7 @@ MOVABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 class WorkloadPods(msgspec.Struct):
-    """The living pods of a workload. ``wanted``: the replicas that it asks for; None = unknown."""
+    """The living pods of a workload. ``wanted``: its desired replicas; None = unknown."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class WorkloadPods(msgspec.Struct):
 
 
 class Evictor:
-    """Refuses pods that may not move, also for the moves that are planned already."""
+    """Refuses pods by themselves, their workload, and the moves planned already."""
 
     def __init__(self, state: ClusterState, policy: RebalancingPolicy) -> None:
         self._state, self._policy = state, policy
@@ -76,7 +76,7 @@ class Evictor:
         return f"{found.kind}/{found.name}"
 
     def refuses(self, pod: Pod) -> Refusal | None:
-        """The first reason for which a pod may not move now; None = it may."""
+        """The first reason against a move of a pod; None = it may move."""
         return self._by_itself(pod) or self._by_workload(pod) or self._by_limits(pod)
 
     def plan(self, pod: Pod) -> None:

@@ -1,6 +1,6 @@
-"""HighNodeUtilization: moves pods from nodes of which little is requested, so that these nodes become empty.
+"""HighNodeUtilization: empties nodes with few requests.
 
-An autoscaler can remove an empty node. The scheduler must pack: one that spreads puts the pods back, and the plan refuses them.
+An autoscaler can remove an empty node. The scheduler must pack: with a spreading one the plan refuses the moves.
 
 Source: kubernetes-sigs/descheduler, "HighNodeUtilization"; docs/rebalancing.md.
 """
@@ -50,7 +50,7 @@ class HighNodeUtilization:
                 plan.propose(pod, self.name, reason, accepts=accepts)
 
     def _percents(self, plan: Plan) -> dict[str, Ints]:
-        """By resource of the thresholds, percent of each node that pods request; 0 where a node does not offer it."""
+        """By resource of the thresholds, requested percent of each node; 0 where a node does not offer it."""
         columns, found = plan.columns, dict[str, Ints]()
         for name in self._settings.thresholds:
             if name == "pods":

@@ -16,7 +16,7 @@ from reactors.scheduling.plugins.load_aware import is_prod as is_production
 
 
 class Round(Protocol):
-    """The part of :class:`reactors.rebalancing.plan.Plan` that LowNodeLoad uses."""
+    """The part of :class:`reactors.rebalancing.plan.Plan` for LowNodeLoad."""
 
     @property
     def state(self) -> ClusterState:
@@ -27,10 +27,10 @@ class Round(Protocol):
         """The moment of the round."""
 
     def note(self, text: str) -> None:
-        """Record what limits the answer."""
+        """Record a limit of the answer."""
 
     def refuse(self, pod: Pod, plugin: str, reason: str, refusal: Refusal) -> None:
-        """Record a pod that stays."""
+        """Record a staying pod."""
 
     def propose(self, pod: Pod, plugin: str, reason: str, gain: str, accepts: Accepts) -> bool:
         """Plan the move of a pod; whether it is planned."""
@@ -39,7 +39,7 @@ class Round(Protocol):
 def room(
     targets: Iterable[NodeUse], bounds: Mapping[str, Bounds], names: Iterable[str], *, is_prod: bool = False
 ) -> dict[str, int]:  # fmt: skip
-    """By resource, what nodes may use more until they reach their upper bounds, added up."""
+    """By resource, the room of nodes up to their upper bounds, added up."""
     found = dict.fromkeys(names, 0)
     for one in targets:
         used, high = _used(one, is_prod), _high(bounds[one.name], is_prod)
@@ -89,7 +89,7 @@ class LoadPass:
             _add(self._room, uses, -1)
 
     def _accepts(self, uses: Mapping[str, int]) -> Accepts:
-        """Accepts an underused node that stays within its bounds, and counts the pod there."""
+        """Accepts an underused node if it stays within its bounds, and counts the pod there."""
 
         def accepts(node: str) -> Refusal | None:
             target = self._targets.get(node)
@@ -110,7 +110,7 @@ class LoadPass:
         return accepts
 
     def _changed(self, use: NodeUse) -> list[dict[str, int]]:
-        """The amounts that a move of this pass changes."""
+        """The amounts changed by a move of this pass."""
         return [use.used, use.prod] if self._is_prod else [use.used]
 
     def _used(self, use: NodeUse) -> dict[str, int]:
@@ -150,7 +150,7 @@ def _add(amounts: dict[str, int], uses: Mapping[str, int], sign: int) -> None:
 
 
 def _turn(pod: Pod, source: NodeUse, weights: Mapping[str, int]) -> tuple[object, ...]:
-    """The place of a pod in the order of evictions; of equal pods those that use more of the exceeded resources come first."""
+    """The place of a pod in the order of evictions; of equal pods the larger users of the exceeded resources come first."""
     uses = source.measured.get(pod.uid)
     used = weighted(uses, source.capacity, weights) if uses is not None else 0
     return is_production(pod), pod.priority, _qos(pod), -used, -pod.started_us, pod.uid

@@ -1,8 +1,8 @@
-"""LowNodeLoad: moves pods from nodes whose measured use is high to nodes whose use is low.
+"""LowNodeLoad: moves pods from nodes of high measured use to nodes of low use.
 
 A node is a source once its use exceeds the bounds in enough rounds in a row. Its pods are proposed in the order of evictions, then
-by what they use of the exceeded resources, until the node is within its bounds or the room of the underused nodes is spent. A
-second pass does the same for the use of production pods. As in Koordinator, pods that the first pass moves do not count as
+by their use of the exceeded resources, until the node is within its bounds or the room of the underused nodes is spent. A
+second pass does the same for the use of production pods. As in Koordinator, pods moved by the first pass do not count as
 production use of their new node in the second.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/framework/plugins/loadaware/low_node_load.go; docs/rebalancing.md.
@@ -52,7 +52,7 @@ class Classes(msgspec.Struct):
 
 
 class LowNodeLoad:
-    """Keeps a detector for each node over the rounds that it observes."""
+    """Keeps a detector for each node over the observed rounds."""
 
     name: ClassVar[str] = "LowNodeLoad"
 
@@ -62,7 +62,7 @@ class LowNodeLoad:
 
     @property
     def rounds(self) -> int:
-        """Rounds that an overused node must be observed before its pods move."""
+        """Rounds of observation before pods of an overused node move."""
         most = max(one.consecutive_abnormalities for one in self._settings.pools)
         return most + 1 if most > 1 else 1
 
@@ -102,7 +102,7 @@ class LowNodeLoad:
                 self._balance(plan, pool, measured.bounds, classes)
 
     def _limits(self, pool: Pool, measured: MeasuredPool, classes: Classes) -> list[str]:
-        """What is unknown or not due, for people."""
+        """Unknown nodes and nodes not due, in words."""
         found, unknown = [], measured.unmeasured
         if not measured.uses:
             if unknown:
@@ -139,7 +139,7 @@ class LowNodeLoad:
         targets, both = [*classes.low, *classes.both], room(classes.both, bounds, names)
         spent = room(targets, bounds, names)
         LoadPass(plan, self.name, pool, bounds, targets, spent).relieve(high)
-        # The first pass spent a part of the room of the nodes that are underused in both ways.
+        # The first pass spent a part of the room of the nodes underused in both ways.
         of_both = room(classes.both, bounds, names, is_prod=True)
         left = room(classes.prod_low, bounds, names, is_prod=True)
         for name in names:

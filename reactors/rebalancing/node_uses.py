@@ -1,7 +1,7 @@
-"""The measured use of nodes against the thresholds of a pool: which nodes are over- and underused. Pure.
+"""The measured use of nodes against the thresholds of a pool: over- and underused nodes. Pure.
 
 Percentages of thresholds become amounts of a node, truncated. With deviation they are distances from the mean use of the pool, of
-which measured nodes count, cordoned ones too. A resource that a pool does not name is not compared; memory has 100 % then.
+which measured nodes count, cordoned ones too. A resource without a threshold is not compared; memory has 100 % then.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/framework/plugins/loadaware/utilization_util.go; docs/rebalancing.md.
 """
@@ -28,7 +28,7 @@ _UNITS = {CPU: NANO // 1000, MEMORY: NANO, PODS: NANO}
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """By resource, the amounts of a node up to which it is underused, and above which it is overused."""
+    """By resource, the upper amounts of an underused node (low), and of a node within its bounds (high)."""
 
     low: dict[str, int]
     high: dict[str, int]
@@ -37,7 +37,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class MeasuredPool(msgspec.Struct, frozen=True):
-    """The nodes of a pool that have a fresh measurement, and the names of the others."""
+    """The nodes of a pool with a fresh measurement, and the names of the others."""
 
     uses: dict[str, NodeUse]
     unmeasured: tuple[str, ...]
@@ -47,7 +47,7 @@ class MeasuredPool(msgspec.Struct, frozen=True):
 def measured_pools(
     state: ClusterState, pools: Sequence[Pool], at_us: int, metric_seconds: int
 ) -> list[MeasuredPool]:
-    """The pools with the use of their nodes at a moment; a node belongs to the first pool that selects it."""
+    """The pools with the use of their nodes at a moment; a node belongs to the first pool selecting it."""
     left = sorted(state.current_nodes(), key=lambda one: one.name)
     found = []
     for pool in pools:

@@ -27,7 +27,7 @@ from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.queueing.messages import unschedulable
 
-#: Appended to the uid of a pod, for the copy that is scheduled.
+#: Appended to the uid of a pod, for the scheduled copy.
 COPY = "~moved"
 
 
@@ -53,21 +53,21 @@ class Plan:
         return Outcome(tuple(self._moves), tuple(self._refused), tuple(self._notes))
 
     def note(self, text: str) -> None:
-        """Record what limits the answer."""
+        """Record a limit of the answer."""
         self._notes.append(text)
 
     def framework(self, pod: Pod) -> Framework:
-        """The plugins that would place a pod again."""
+        """The plugins for placing a pod again."""
         name = self._scheduler.profile_of(pod)
         return self._scheduler.frameworks[name] if name else self._default
 
     def pods_on(self, row: int) -> list[Pod]:
-        """The pods that a node keeps under the plan, the least important and youngest first."""
+        """The pods left on a node by the plan, the least important and youngest first."""
         found = [one.pod for one in self.columns.placed_on(row) if one.pod.is_bound]
         return sorted(found, key=lambda pod: (pod.priority, -pod.started_us, pod.uid))
 
     def refusals(self, pod: Pod, plugin: str) -> list[str]:
-        """The reasons for which a plugin of the scheduler would refuse a pod its own node, as if it were placed anew."""
+        """The reasons of a plugin of the scheduler against a pod on its own node, as if it were placed anew."""
         rows = np.array([self.columns.row_of[pod.node]], np.int64)
         framework, found = self.framework(pod), list[str]()
         self.columns.lift(pod.uid)
@@ -88,7 +88,7 @@ class Plan:
         return int(is_open.sum())
 
     def refuse(self, pod: Pod, plugin: str, reason: str, refusal: Refusal) -> None:
-        """Record a pod that a plugin wants to move, and why it stays."""
+        """Record a proposed pod, and why it stays."""
         self._refused.append(Refused(pod, pod.node, plugin, reason, refusal))
 
     def propose(
@@ -107,7 +107,7 @@ class Plan:
         return False
 
     def _destination(self, pod: Pod, accepts: Accepts) -> tuple[str, Refusal | None]:
-        """The node that the scheduler would give to a lifted pod; a refusal where that is no other node."""
+        """The scheduler's node for a lifted pod; a refusal without another node."""
         framework, columns = self.framework(pod), self.columns
         copy = _copy(pod, self.at_us)
         why = framework.pre_enqueue(copy)
@@ -141,7 +141,7 @@ class Plan:
 
 
 def _copy(pod: Pod, at_us: int) -> Pod:
-    """The pod that a controller would create in the place of an evicted one."""
+    """The pod created by a controller in the place of an evicted one."""
     terms = pod.constraints
     if terms is not None and terms.cpus is not None:
         # Its CPUs are those of its node.

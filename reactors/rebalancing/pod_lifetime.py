@@ -1,4 +1,4 @@
-"""PodLifeTime: moves pods that are older than a limit, the oldest first.
+"""PodLifeTime: moves pods older than a limit, the oldest first.
 
 Source: kubernetes-sigs/descheduler, "PodLifeTime"; docs/rebalancing.md.
 """
@@ -21,7 +21,7 @@ class PodLifeTime:
         self._most_s = settings.max_seconds
 
     def deschedule(self, plan: Plan, row: int) -> None:
-        """Propose the pods of one node that are too old."""
+        """Propose the too old pods of one node."""
         if self._most_s is None:
             return
         for pod in sorted(plan.pods_on(row), key=lambda one: (one.started_us, one.uid)):

@@ -20,7 +20,7 @@ from reactors.scheduling.cycle.passes import Scheduler
 
 @runtime_checkable
 class Deschedule(Protocol):
-    """A plugin that looks at the pods of one node."""
+    """A plugin for the pods of one node."""
 
     def deschedule(self, plan: Plan, row: int) -> None:
         """Propose pods of a node."""
@@ -28,7 +28,7 @@ class Deschedule(Protocol):
 
 @runtime_checkable
 class Balance(Protocol):
-    """A plugin that looks at all nodes."""
+    """A plugin for all nodes."""
 
     def balance(self, plan: Plan) -> None:
         """Propose pods of any node."""
@@ -43,7 +43,7 @@ class Rebalancing:
 
     @property
     def rounds(self) -> int:
-        """Rounds that it needs to have observed, the planned one included."""
+        """Rounds of observation, the planned one included."""
         return self._load.rounds if LowNodeLoad.name in self._policy.plugins else 1
 
     def observe(self, state: ClusterState, at_us: int) -> None:

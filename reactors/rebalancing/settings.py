@@ -37,14 +37,14 @@ class _Settings(BaseModel):
 
 
 class Pool(_Settings):
-    """Nodes that are balanced among each other. A node belongs to the first pool that selects it."""
+    """Nodes balanced among each other. A node belongs to the first pool selecting it."""
 
     name: str = Field("all", min_length=1, max_length=63)
-    #: Labels that a node of the pool has; none = every node.
+    #: Labels of the nodes in the pool; none = every node.
     node_selector: dict[str, str] = {}
-    #: A schedulable node whose use is at or below all of these is a destination; percent of what is allocatable.
+    #: A schedulable node at or below all of these is a destination; percent of allocatable.
     low: Percents = {"cpu": 45, "memory": 60}
-    #: A node whose use is above any of these is a source; percent.
+    #: A node above any of these is a source; percent.
     high: Percents = {"cpu": 65, "memory": 80}
     #: ``low`` and ``high`` are distances from the mean use of the pool; 0 = the resource is not compared.
     deviation: bool = False
@@ -53,9 +53,9 @@ class Pool(_Settings):
     prod_high: Percents = {}
     #: Weights of resources in the order of nodes and pods.
     weights: dict[Resource, Annotated[int, Field(ge=0, le=1000)]] = {"cpu": 1, "memory": 1}
-    #: Rounds in a row that a node must exceed; the round after them moves pods. 1 = the first round does.
+    #: Rounds in a row above the bounds; the round after them moves pods. 1 = the first round does.
     consecutive_abnormalities: int = Field(5, ge=1, le=100)
-    #: Rounds in a row without excess after which an abnormal node is normal; more than so many.
+    #: An abnormal node is normal after more rounds in a row without excess.
     consecutive_normalities: int = Field(3, ge=1, le=100)
     #: An abnormal node is normal again after so long; seconds.
     abnormal_seconds: int = Field(60, ge=1, le=86_400)
@@ -71,7 +71,7 @@ class Pool(_Settings):
 
 
 class LowNodeLoadSettings(_Settings):
-    """Which nodes are over- and underused, by measured use."""
+    """Over- and underused nodes, by measured use."""
 
     pools: tuple[Pool, ...] = Field((Pool(),), min_length=1, max_length=64)
     #: Nothing is moved unless more nodes than this are underused.
@@ -94,7 +94,7 @@ class PodLifeTimeSettings(_Settings):
 
 
 class HighNodeUtilizationSettings(_Settings):
-    """Which nodes are to become empty, by requests."""
+    """Nodes to become empty, by requests."""
 
     #: A schedulable node at or below all of these loses its pods; percent by resource, extended ones too. None = no node does.
     thresholds: dict[str, Percent] = {}
@@ -103,7 +103,7 @@ class HighNodeUtilizationSettings(_Settings):
 
 
 class RebalancingPolicy(_Settings):
-    """Which pods are proposed, and how many of them may move."""
+    """Plugins of a round, and limits on its moves."""
 
     plugins: tuple[PluginName, ...] = Field(PLUGINS, min_length=1)
     #: Seconds between two rounds.
@@ -113,7 +113,7 @@ class RebalancingPolicy(_Settings):
     most_per_node: int = Field(2, ge=0)
     most_per_namespace: int = Field(5, ge=0)
     most_percent_of_workload: Percent = 1
-    #: Namespaces whose pods never move, beside the system namespaces.
+    #: Namespaces of pods never to move, beside the system namespaces.
     excluded_namespaces: frozenset[str] = frozenset()
     low_node_load: LowNodeLoadSettings = LowNodeLoadSettings()
     pod_life_time: PodLifeTimeSettings = PodLifeTimeSettings()

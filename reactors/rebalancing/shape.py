@@ -25,12 +25,12 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
 
 
-#: Checks the node that the scheduler chooses for a pod: a refusal, or None where the plugin accepts it.
+#: Checks the scheduler's choice of a node for a pod: a refusal, or None where the plugin accepts it.
 Accepts = Callable[[str], Refusal | None]
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A planned move. ``gain``: what it changes. ``gpu_milli_s``: GPU time since its start, which it may have to repeat."""
+    """A planned move. ``gain``: its effect. ``gpu_milli_s``: GPU time since its start; the pod may have to repeat it."""
 
     pod: Pod
     workload: str
@@ -44,7 +44,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A pod that a plugin proposed and the plan refused."""
+    """A pod proposed by a plugin and refused by the plan."""
 
     pod: Pod
     source: str
@@ -54,7 +54,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class NodeUse(msgspec.Struct):
-    """The measured use of a node, which planned moves change. Cpu in milli, memory in bytes, pods as a count.
+    """The measured use of a node; planned moves change it. Cpu in milli, memory in bytes, pods as a count.
 
     ``measured``: by uid the measured use of each pod.
     """
@@ -69,7 +69,7 @@ class NodeUse(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a round: planned moves in order, refused pods, and what limits the answer."""
+    """The result of a round: planned moves in order, refused pods, and limits of the answer."""
 
     moves: tuple[Move, ...]
     refused: tuple[Refused, ...]

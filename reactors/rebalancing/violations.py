@@ -1,7 +1,7 @@
-"""Plugins that move pods whose node the scheduler would refuse today, by the scheduler's own filters.
+"""Plugins for pods on nodes refused by the scheduler's own filters today.
 
 A pod violates a rule where its filter refuses the pod's own node, as if the pod were placed there anew. Each planned move is
-deducted, so of two pods that exclude each other only one moves, and of a skewed domain only as many as are too many.
+deducted, so of two pods excluding each other only one moves, and of a skewed domain only the excess.
 
 Source: kubernetes-sigs/descheduler, "RemovePodsViolating…"; docs/rebalancing.md.
 """
@@ -13,7 +13,7 @@ from reactors.rebalancing.settings import PluginName
 from reactors.scheduling.plugins import pod_affinity, topology_spread
 from reactors.scheduling.plugins.nodes import node_affinity, taint_toleration
 
-#: By plugin: the filter, and its reasons that are violations. A filter also refuses what it cannot compare or does not know.
+#: By plugin: the filter, and those of its reasons naming violations. Other reasons name unknown or uncompared terms.
 FILTERS: dict[PluginName, tuple[str, frozenset[str]]] = {
     "RemovePodsViolatingNodeAffinity": (
         node_affinity.NodeAffinity.name,
@@ -36,14 +36,14 @@ FILTERS: dict[PluginName, tuple[str, frozenset[str]]] = {
 
 
 class Violations:
-    """Deschedules the pods of a node that violate one rule, the least important first."""
+    """Deschedules the pods of a node violating one rule, the least important first."""
 
     def __init__(self, name: PluginName) -> None:
         self.name = name
         self._filter, self._reasons = FILTERS[name]
 
     def deschedule(self, plan: Plan, row: int) -> None:
-        """Propose the pods of one node that violate the rule."""
+        """Propose the pods of one node violating the rule."""
         for pod in plan.pods_on(row):
             found = self._reasons.intersection(plan.refusals(pod, self._filter))
             if found:
