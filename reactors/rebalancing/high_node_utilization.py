@@ -56,10 +56,10 @@ class HighNodeUtilization:
             if name == "pods":
                 used, whole = columns.pods, columns.most_pods
             else:
-                at = columns.resources.get(name)
+                at = columns.resources.names.get(name)
                 if at is None:
                     continue
-                whole = columns.allocatable[:, at]
-                used = whole - columns.free[:, at]
+                whole = columns.resources.allocatable[:, at]
+                used = whole - columns.resources.free[:, at]
             found[name] = 100 * used // np.maximum(whole, 1)
         return found

@@ -41,7 +41,7 @@ class Plan:
         self.columns: Columns = scheduler.columns
         self.columns.at_us = at_us
         self._scheduler, self._sequence = scheduler, sequence
-        self._default = Framework(default_profile("default-scheduler"), self.columns)
+        self._default = Framework(default_profile("default-scheduler"), scheduler.context)
         self._evictor = Evictor(state, policy)
         self._moves: list[Move] = []
         self._refused: list[Refused] = []
@@ -58,7 +58,7 @@ class Plan:
 
     def framework(self, pod: Pod) -> Framework:
         """The plugins for placing a pod again."""
-        name = self._scheduler.profile_of(pod)
+        name = self._scheduler.runners.profile_of(pod)
         return self._scheduler.frameworks[name] if name else self._default
 
     def pods_on(self, row: int) -> list[Pod]:
@@ -71,8 +71,8 @@ class Plan:
         rows = np.array([self.columns.row_of[pod.node]], np.int64)
         framework, found = self.framework(pod), list[str]()
         self.columns.lift(pod.uid)
-        cycle = Cycle(_copy(pod, self.at_us), self.columns)
-        for one in framework.filters:
+        cycle = Cycle(_copy(pod, self.at_us), framework.context)
+        for one in framework.filtering.filters:
             if one.name == plugin and not (extends(one, PreFilter) and _skips(one, cycle)):
                 found += [each.reason for each in one.filter(cycle, rows) if each.nodes[0]]
         self.columns.put_back(pod.uid)
@@ -81,8 +81,9 @@ class Plan:
     def open_nodes(self, pod: Pod, closing: Collection[str]) -> int:
         """How many nodes these plugins of the scheduler leave to a pod."""
         is_open = np.ones(len(self.columns.names), np.bool_)
-        cycle = Cycle(_copy(pod, self.at_us), self.columns)
-        for one, refused in self.framework(pod).refusals(cycle):
+        framework = self.framework(pod)
+        cycle = Cycle(_copy(pod, self.at_us), framework.context)
+        for one, refused in framework.filtering.refusals(cycle):
             for each in refused if one.name in closing else ():
                 is_open &= ~each.nodes
         return int(is_open.sum())
@@ -113,7 +114,7 @@ class Plan:
         why = framework.pre_enqueue(copy)
         if why:
             return "", Refusal("fits-nowhere", why)
-        cycle = Cycle(copy, columns)
+        cycle = Cycle(copy, framework.context)
         choice = framework.choose(cycle, self._sequence)
         if choice.row < 0:
             message = unschedulable(choice.refused, len(columns.names), choice.reason)
