@@ -13,6 +13,7 @@ from collections import Counter
 import msgspec
 
 from projections.cluster import ClusterState, Pod
+from reactors.migration.order import EVICTION_COST, cost_of, is_evictable
 from reactors.rebalancing.settings import RebalancingPolicy
 from reactors.rebalancing.shape import Refusal, RefusalCode
 from reactors.reclaim.disruption import known, split_by_budget
@@ -60,7 +61,7 @@ class Evictor:
             kind, name = (top.kind, top.name) if top else (owner.kind, owner.name)
             self._workloads[key] = WorkloadPods(kind, name, top.ask.replicas if top else None)
         self._workloads[key].pods += 1
-        self._workloads[key].running += pod.is_running and bool(pod.node)
+        self._workloads[key].running += pod.is_running and not pod.is_unready
 
     def _key(self, pod: Pod) -> str:
         """The uid of the workload at the end of a pod's chain of controllers, else of its controller."""
@@ -101,6 +102,8 @@ class Evictor:
             return Refusal("critical-priority", f"priority {pod.priority} is critical")
         if pod.annotations.get(DO_NOT_MOVE, "").lower() == "true":
             return Refusal("opted-out", f"the pod has the annotation {DO_NOT_MOVE}: true")
+        if not is_evictable(cost_of(pod.annotations, EVICTION_COST)):
+            return Refusal("opted-out", f"the pod's annotation {EVICTION_COST} forbids it")
         if pod.constraints is not None and pod.constraints.gang is not None:
             return Refusal("gang", f"the pod belongs to gang {pod.constraints.gang.name}")
         return None

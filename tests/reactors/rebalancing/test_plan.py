@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from bus.events.constraints import LabelSelector
+from reactors.migration.order import EVICTION_COST, NEVER
 from tests import factories as f
 from tests.reactors.rebalancing.clusters import Cluster, moves, refused
 from tests.reactors.scheduling.terms import constrained
@@ -68,6 +69,21 @@ def test_another_text_of_the_annotation_is_no_opt_out(text):
     world = full(annotations={"bursar.io/do-not-move": text})
 
     assert len(world.plan(**OLD).moves) == 2
+
+
+def test_an_eviction_cost_holds_its_pod_and_a_bystander_moves():
+    world = full()
+    world.pod("a-0", "n1", owner=f.owner("a"), cpu="1", annotations={EVICTION_COST: str(NEVER)})
+    found = world.plan(**OLD)
+
+    assert refused(found)["a-0"] == "opted-out" and found.moves
+
+
+def test_a_workload_with_an_unready_pod_loses_none():
+    world = full()
+    world.pod("a-0", "n1", owner=f.owner("a"), cpu="1", is_unready=True)
+
+    assert set(refused(world.plan(**OLD)).values()) == {"unsettled-workload"}
 
 
 def test_the_only_replica_stays():
