@@ -45,7 +45,7 @@ notebook_activity = row_table(
 )
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class SourceActivity(msgspec.Struct, frozen=True, array_like=True):
     """All evidence of one source. Times in microseconds UTC; 0 = never."""
 
     #: The newest readable probe and its result.
@@ -73,7 +73,7 @@ class Activity(msgspec.Struct, frozen=True):
 
     cluster: str
     uid: str
-    sources: tuple[tuple[str, Seen], ...] = ()
+    sources: tuple[tuple[str, SourceActivity], ...] = ()
     observed_us: int = 0
     sequence: int = 0
 
@@ -113,7 +113,7 @@ def fold(row: Activity | None, fact: NotebookSampled, event: Event) -> Activity:
     row = row or Activity(event.cluster, fact.uid)
     sources = dict(row.sources)
     for evidence in fact.evidence:
-        seen = sources.get(evidence.source, Seen())
+        seen = sources.get(evidence.source, SourceActivity())
         sources[evidence.source] = _after(seen, evidence, event.time_us)
     folded = tuple(sorted(sources.items(), key=lambda item: item[0]))
     observed_us = max(row.observed_us, event.time_us)
@@ -122,7 +122,7 @@ def fold(row: Activity | None, fact: NotebookSampled, event: Event) -> Activity:
     return Activity(row.cluster, row.uid, folded, observed_us, event.sequence)
 
 
-def _after(seen: Seen, evidence: Evidence, at_us: int) -> Seen:
+def _after(seen: SourceActivity, evidence: Evidence, at_us: int) -> SourceActivity:
     if evidence.outcome != "ok":
         if _is_newer(at_us, evidence, seen.failed_us, seen.failed):
             return msgspec.structs.replace(seen, failed_us=at_us, failed=evidence)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bus.events.constraints import meets
-from bus.events.quotas import Requirement
+from bus.events.quotas import NamespaceRequirement
 from bus.kube.kinds import NAME_LABEL, QUOTA_LABELS, SELECTABLE
 
 _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
@@ -64,12 +64,12 @@ class SeenNamespace(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] | None = None
 
 
-class Rule(msgspec.Struct, frozen=True, array_like=True):
+class AttributionRule(msgspec.Struct, frozen=True, array_like=True):
     """The parent of a quota, and the names and selector of its namespaces."""
 
     parent: str = ""
     namespaces: tuple[str, ...] = ()
-    selector: tuple[Requirement, ...] = ()
+    selector: tuple[NamespaceRequirement, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
@@ -85,7 +85,7 @@ class Rule(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-def _meets(name: str, labels: Mapping[str, str], one: Requirement) -> bool:
+def _meets(name: str, labels: Mapping[str, str], one: NamespaceRequirement) -> bool:
     text = name if one.key == NAME_LABEL else labels.get(one.key)
     return meets(one.operator, one.values, text)
 
@@ -96,10 +96,10 @@ def selectable(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 #: The rule of a quota by name; None if its observation lacks the served namespaces.
-Rules = Callable[[str], Rule | None]
+Rules = Callable[[str], AttributionRule | None]
 
 
-def no_rules(quota: str) -> Rule | None:
+def no_rules(quota: str) -> AttributionRule | None:
     """No quota was seen."""
     return None
 
@@ -130,7 +130,7 @@ def serves(quota: str, namespace: SeenNamespace, rules: Rules) -> bool:
     return rule is None or rule.has(namespace)
 
 
-def bound(quota: str, rules: Rules) -> Rule | None:
+def bound(quota: str, rules: Rules) -> AttributionRule | None:
     """The rule of the quota, or of its nearest ancestor with names or a selector of namespaces; None where none does."""
     for _ in range(LEVELS):
         rule = rules(quota) if quota else None

@@ -20,7 +20,7 @@ from projections.quota_trees.elastic.served import ServedQuotas
 from projections.timelines import MICROSECONDS
 
 if TYPE_CHECKING:
-    from projections.quotas import Quota
+    from projections.quotas import QuotaHistory
 
 #: (first second, name of the quota, "" for none), oldest first.
 Timeline = list[tuple[int, str]]
@@ -57,7 +57,7 @@ class ElasticServing:
         self._near: dict[tuple[str, str], set[str]] = {}
         self._read: dict[tuple[str, str], Timeline] = {}
 
-    def declare(self, quota: Quota) -> dict[str, int]:
+    def declare(self, quota: QuotaHistory) -> dict[str, int]:
         """An ElasticQuota has a new spec. Returns the first second of another serving quota for each namespace."""
         states = _states(quota)
         known = self._states.get((quota.cluster, quota.name), {})
@@ -75,7 +75,7 @@ class ElasticServing:
                 found[namespace] = since
         return found
 
-    def take(self, quota: Quota) -> None:
+    def take(self, quota: QuotaHistory) -> None:
         """Apply an ElasticQuota's spec."""
         states = _states(quota)
         known = self._states.setdefault((quota.cluster, quota.name), {})
@@ -99,7 +99,7 @@ class ElasticServing:
         return known
 
 
-def _states(quota: Quota) -> _States:
+def _states(quota: QuotaHistory) -> _States:
     changes = timelines.changes(quota.elastic)
     if not changes:
         return []

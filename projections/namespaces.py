@@ -35,7 +35,7 @@ Owners = tuple[str | None, str | None, Names | None, dict[str, str]]
 Value = tuple[str, str | None, str | None, Names | None, dict[str, str]]
 
 
-class Namespace(msgspec.Struct, frozen=True):
+class NamespaceHistory(msgspec.Struct, frozen=True):
     """A namespace by name, over all its lives. ``gone`` is its newest delete (resourceVersion, microseconds)."""
 
     cluster: str
@@ -57,10 +57,10 @@ def keys(fact: NamespaceObserved | NamespaceVanished, event: Event) -> tuple[Key
 
 
 def fold(
-    row: Namespace | None, fact: NamespaceObserved | NamespaceVanished, event: Event
-) -> Namespace:
+    row: NamespaceHistory | None, fact: NamespaceObserved | NamespaceVanished, event: Event
+) -> NamespaceHistory:
     """The namespace with one more observation. A delete changes no attribution: its pods keep their team."""
-    row = row or Namespace(event.cluster, fact.name)
+    row = row or NamespaceHistory(event.cluster, fact.name)
     history, gone = row.history, row.gone
     if isinstance(fact, NamespaceVanished):
         gone = timelines.later(gone, (fact.resource_version, event.time_us))
@@ -69,17 +69,17 @@ def fold(
         history = timelines.added(history, fact.resource_version, event.time_us, value)
     if history == row.history and gone == row.gone:
         return row
-    return Namespace(row.cluster, row.name, history, gone, event.sequence)
+    return NamespaceHistory(row.cluster, row.name, history, gone, event.sequence)
 
 
-def _shown(row: Namespace) -> dict[str, Any]:
+def _shown(row: NamespaceHistory) -> dict[str, Any]:
     uid, team, user = row.history[-1][2][:3] if row.history else (None, None, None)
     vanished = int(timelines.is_gone(row.history, row.gone))
     return {"uid": uid, "team": team, "user_name": user, "vanished": vanished}
 
 
 codec = Codec(
-    Namespace,
+    NamespaceHistory,
     namespaces,
     names={"name": "namespace"},
     packed={"state": ("history", "gone")},

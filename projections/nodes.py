@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 _MIB = 2**20 * NANO
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeHistory(msgspec.Struct, frozen=True):
     """A node by name, over all its lives. ``gone`` is its newest delete (resourceVersion, microseconds)."""
 
     cluster: str
@@ -114,9 +114,9 @@ def keys(fact: NodeObserved | NodeVanished, event: Event) -> tuple[Key]:
     return ((event.cluster, fact.name),)
 
 
-def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> Node:
+def fold(row: NodeHistory | None, fact: NodeObserved | NodeVanished, event: Event) -> NodeHistory:
     """The node with one more observation. Pods of a deleted node hold until they end themselves."""
-    row = row or Node(event.cluster, fact.name)
+    row = row or NodeHistory(event.cluster, fact.name)
     history, gone, cards = row.history, row.gone, row.cards
     if isinstance(fact, NodeVanished):
         gone = timelines.later(gone, (fact.resource_version, event.time_us))
@@ -128,7 +128,7 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
             cards = timelines.added(cards, fact.resource_version, event.time_us, observed)
     if history == row.history and gone == row.gone and cards == row.cards:
         return row
-    return Node(row.cluster, row.name, history, gone, cards, event.sequence)
+    return NodeHistory(row.cluster, row.name, history, gone, cards, event.sequence)
 
 
 def sharing_of(fact: NodeObserved, before: str) -> str:
@@ -196,7 +196,7 @@ def _is_stand_in(
     )
 
 
-def _shown(row: Node) -> dict[str, Any]:
+def _shown(row: NodeHistory) -> dict[str, Any]:
     latest = row.history[-1][2] if row.history else (None, None, None, 0, 0)
     uid, _, allocatable, ready, unschedulable = latest
     models = row.models()
@@ -211,7 +211,7 @@ def _shown(row: Node) -> dict[str, Any]:
 
 
 codec = Codec(
-    Node,
+    NodeHistory,
     nodes,
     names={"name": "node"},
     packed={"state": ("history", "gone", "cards")},

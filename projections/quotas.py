@@ -17,7 +17,7 @@ from bus.clock import parse_stamp
 from bus.envelope import Event
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from projections import timelines
-from projections.attribution import Rule
+from projections.attribution import AttributionRule
 from projections.engine.codec import Codec, Named, text
 from projections.engine.contract import Key, Projection, row_table
 
@@ -47,7 +47,7 @@ quotas = row_table(
 ElasticValue = tuple[str, tuple[str, ...], bool]
 
 
-class Quota(msgspec.Struct, frozen=True):
+class QuotaHistory(msgspec.Struct, frozen=True):
     """One quota, by uid. ``gone`` is its newest delete (resourceVersion, microseconds)."""
 
     cluster: str
@@ -60,7 +60,7 @@ class Quota(msgspec.Struct, frozen=True):
     time_us: int = 0
     gone: tuple[str, int] | None = None
     #: Its parent, and its served namespaces, over time; only if observed.
-    rules: tuple[tuple[str, int, Rule], ...] = ()
+    rules: tuple[tuple[str, int, AttributionRule], ...] = ()
     #: An ElasticQuota's served namespaces, over time.
     elastic: tuple[tuple[str, int, ElasticValue], ...] = ()
     sequence: int = 0
@@ -78,9 +78,11 @@ def keys(fact: QuotaObserved | QuotaVanished, event: Event) -> tuple[Key]:
     return ((fact.uid,),)
 
 
-def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -> Quota:
+def fold(
+    row: QuotaHistory | None, fact: QuotaObserved | QuotaVanished, event: Event
+) -> QuotaHistory:
     """The quota with one more observation; an older one than the newest changes nothing."""
-    row = row or Quota(event.cluster, fact.uid, fact.kind, fact.namespace, fact.name)
+    row = row or QuotaHistory(event.cluster, fact.uid, fact.kind, fact.namespace, fact.name)
     seen = (fact.resource_version, event.time_us)
     if isinstance(fact, QuotaVanished):
         gone = timelines.later(row.gone, seen)
@@ -106,21 +108,21 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
     return msgspec.structs.replace(row, rules=rules, elastic=elastic, sequence=event.sequence)
 
 
-def rule_of(fact: QuotaObserved) -> Rule | None:
+def rule_of(fact: QuotaObserved) -> AttributionRule | None:
     """The served namespaces in a business quota's object; None if they are missing."""
     if fact.serves is None or fact.kind != "BizGroupResourceQuota":
         return None
-    return Rule(fact.parent, fact.serves.namespaces, fact.serves.selector)
+    return AttributionRule(fact.parent, fact.serves.namespaces, fact.serves.selector)
 
 
 _decoder = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
 _observed_decoder = msgspec.json.Decoder(QuotaObserved | None)
 _gone = msgspec.json.Decoder(tuple[str, int] | None)
-_rules = msgspec.json.Decoder(tuple[tuple[str, int, Rule], ...])
+_rules = msgspec.json.Decoder(tuple[tuple[str, int, AttributionRule], ...])
 _elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 
-def _shown(row: Quota) -> dict[str, Any]:
+def _shown(row: QuotaHistory) -> dict[str, Any]:
     observed = row.observed
     # Rows of older histories, without namespaces, stay as they were.
     served = row.rules or row.elastic
@@ -149,7 +151,7 @@ def _known(named: Named) -> dict[str, Any]:
     return {**found, "rules": _rules.decode(served[0])} if served else found
 
 
-codec = Codec(Quota, quotas, shown=_shown, known=_known)
+codec = Codec(QuotaHistory, quotas, shown=_shown, known=_known)
 
 projection = Projection(
     name="quotas",

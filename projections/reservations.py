@@ -63,7 +63,7 @@ class Observed(msgspec.Struct, frozen=True, array_like=True):
     used_gpu: int = 0
 
 
-class Reservation(msgspec.Struct, frozen=True):
+class ReservationHistory(msgspec.Struct, frozen=True):
     """All observations of one reservation, by uid."""
 
     uid: str
@@ -88,17 +88,17 @@ def keys(fact: ReservationObserved | ReservationVanished, event: Event) -> tuple
 
 
 def fold(
-    row: Reservation | None, fact: ReservationObserved | ReservationVanished, event: Event
-) -> Reservation:
+    row: ReservationHistory | None, fact: ReservationObserved | ReservationVanished, event: Event
+) -> ReservationHistory:
     """The reservation with one more observation."""
-    row = row or Reservation(fact.uid, event.cluster, fact.name)
+    row = row or ReservationHistory(fact.uid, event.cluster, fact.name)
     value = GONE if isinstance(fact, ReservationVanished) else _observed(fact)
     history = timelines.added(row.history, fact.resource_version, event.time_us, value)
     # A name never changes; after a writer's violation, arrival must not choose.
     name = max(row.name, fact.name)
     if history == row.history and name == row.name:
         return row
-    return Reservation(row.uid, row.cluster, name, history, event.sequence)
+    return ReservationHistory(row.uid, row.cluster, name, history, event.sequence)
 
 
 def _observed(fact: ReservationObserved) -> Observed:
@@ -132,7 +132,7 @@ def totals(changes: list[tuple[int, Any]]) -> Totals:
     return Totals(*(min(one, MOST_SUM) for one in (cpu, gpu, used_cpu, used_gpu)))
 
 
-def _shown(row: Reservation) -> dict[str, Any]:
+def _shown(row: ReservationHistory) -> dict[str, Any]:
     changes = timelines.changes(row.history)
     since_s, newest = changes[-1]
     last = next((one for _, one in reversed(changes) if one != GONE), Observed("", "", None, None))
@@ -164,5 +164,5 @@ projection = Projection(
     facts=(ReservationObserved, ReservationVanished),
     keys=keys,
     fold=fold,
-    codec=Codec(Reservation, reservations, packed={"state": ("history",)}, shown=_shown),
+    codec=Codec(ReservationHistory, reservations, packed={"state": ("history",)}, shown=_shown),
 )

@@ -42,7 +42,7 @@ workloads = row_table(
 )
 
 
-class Requested(msgspec.Struct, frozen=True, array_like=True):
+class RequestedAmounts(msgspec.Struct, frozen=True, array_like=True):
     """The newest demand of a workload, and its observation."""
 
     resource_version: str
@@ -55,7 +55,7 @@ class Requested(msgspec.Struct, frozen=True, array_like=True):
 Value = tuple[Owner | None, Names | None]
 
 
-class Workload(msgspec.Struct, frozen=True):
+class WorkloadHistory(msgspec.Struct, frozen=True):
     """One object of a chain, by uid."""
 
     cluster: str
@@ -66,7 +66,7 @@ class Workload(msgspec.Struct, frozen=True):
     history: tuple[tuple[str, int, Value], ...] = ()
     gone: tuple[str, int] | None = None
     #: None = nothing was said yet of its demand.
-    asked: Requested | None = None
+    asked: RequestedAmounts | None = None
     sequence: int = 0
 
     @property
@@ -93,9 +93,11 @@ def keys(fact: WorkloadObserved | WorkloadVanished, event: Event) -> tuple[Key]:
     return ((fact.uid,),)
 
 
-def fold(row: Workload | None, fact: WorkloadObserved | WorkloadVanished, event: Event) -> Workload:
+def fold(
+    row: WorkloadHistory | None, fact: WorkloadObserved | WorkloadVanished, event: Event
+) -> WorkloadHistory:
     """The object with one more observation."""
-    row = row or Workload(event.cluster, fact.uid, fact.namespace, fact.kind, fact.name)
+    row = row or WorkloadHistory(event.cluster, fact.uid, fact.namespace, fact.kind, fact.name)
     history, gone, asked = row.history, row.gone, row.asked
     if isinstance(fact, WorkloadVanished):
         gone = timelines.later(gone, (fact.resource_version, event.time_us))
@@ -110,7 +112,7 @@ def fold(row: Workload | None, fact: WorkloadObserved | WorkloadVanished, event:
     )
 
 
-def _asked(fact: WorkloadObserved, event: Event) -> Requested | None:
+def _asked(fact: WorkloadObserved, event: Event) -> RequestedAmounts | None:
     """The demand in ``fact``; None without one (version 1)."""
     ask = None
     if fact.demand is not None:
@@ -125,10 +127,12 @@ def _asked(fact: WorkloadObserved, event: Event) -> Requested | None:
         )
     elif UNREADABLE not in fact.notes:
         return None
-    return Requested(fact.resource_version, event.time_us, ask)
+    return RequestedAmounts(fact.resource_version, event.time_us, ask)
 
 
-def _newer(known: Requested | None, other_demand: Requested | None) -> Requested | None:
+def _newer(
+    known: RequestedAmounts | None, other_demand: RequestedAmounts | None
+) -> RequestedAmounts | None:
     if known is None or other_demand is None:
         return known or other_demand
     one, other = (
@@ -141,7 +145,7 @@ def _newer(known: Requested | None, other_demand: Requested | None) -> Requested
     return other_demand if timelines.replaces(*other, one) else known
 
 
-def is_same_word(before: Workload | None, after: Workload) -> bool:
+def is_same_word(before: WorkloadHistory | None, after: WorkloadHistory) -> bool:
     """Whether its pods' inputs are unchanged."""
     if before is None:
         # A reference to it counts from now on only where it says this kind and namespace.
@@ -176,7 +180,7 @@ class Tops(NamedTuple):
 
 def tops(
     found: Controlled,
-    find: Callable[[str], Workload | None],
+    find: Callable[[str], WorkloadHistory | None],
     is_own: Callable[[Controlled, Owner], bool],
 ) -> Tops:
     """The ends of the chain of controllers above an object.
@@ -204,14 +208,16 @@ def tops(
     return Tops(end, charged)
 
 
-def _shown(row: Workload) -> dict[str, Any]:
+def _shown(row: WorkloadHistory) -> dict[str, Any]:
     return {
         "owner_uid": row.owner.uid if row.owner else None,
         "vanished": int(timelines.is_gone(row.history, row.gone)),
     }
 
 
-codec = Codec(Workload, workloads, packed={"state": ("history", "gone", "asked")}, shown=_shown)
+codec = Codec(
+    WorkloadHistory, workloads, packed={"state": ("history", "gone", "asked")}, shown=_shown
+)
 
 projection = Projection(
     name="workloads",

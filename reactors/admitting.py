@@ -27,7 +27,7 @@ from reactors.admission.coverage.owners import Controllers
 from reactors.admission.deciding.messages import ALLOWED
 from reactors.admission.deciding.rate import Rate
 from reactors.admission.deciding.withdrawing import Withdrawals
-from reactors.admission.metrics import Decisions
+from reactors.admission.metrics import DecisionCounts
 from reactors.admission.reconciling.reconciler import Reconciler
 from reactors.admission.reviewing.governing import is_governed
 from reactors.admission.reviewing.handler import Handler
@@ -61,7 +61,7 @@ class Admission(msgspec.Struct, frozen=True):
     view: AdmissionState
     handler: Handler
     keeper: Reconciler | None
-    decisions: Decisions
+    decisions: DecisionCounts
     withdrawals: Withdrawals
     lines: QueueState
     releasing: Releasing | None = None

@@ -20,7 +20,7 @@ from bus.transport import Transport
 from projections.cluster.state import SavedCluster
 from projections.engine.parts import Part, shape
 from projections.quota_trees.queries import Select, archived
-from reactors.admission.metrics import Decisions, SavedDecisions
+from reactors.admission.metrics import DecisionCounts, SavedDecisions
 from reactors.admission.state.raises import Raises, SavedRaises
 from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.engine.journals import Journals, SavedJournals
@@ -63,7 +63,7 @@ class Readers(Part):
         self.journals = Journals(transport, clock, cluster=cluster, source=source)
         self.view = AdmissionState(cluster, self.journals, requires_namespaces=requires_namespaces)
         self.state = self.view.state
-        self.decisions = Decisions(cluster)
+        self.decisions = DecisionCounts(cluster)
         self.lines = QueueState(self.view)
         #: Fed by the reconciler of the journals.
         self.raises = Raises()

@@ -14,12 +14,12 @@ from projections.quota_trees.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,
-    Claim,
+    ChildShare,
+    ElasticQuota,
     ElasticTree,
     Figures,
     Mode,
     PodSums,
-    Quota,
     Resources,
     runtimes,
     scaled_mins,
@@ -59,7 +59,7 @@ class Kept(ElasticTree):
         super().add_pods(name, change)
 
 
-def half_up(pool: int, weights: int, borrowers: Sequence[Claim]) -> list[int]:
+def half_up(pool: int, weights: int, borrowers: Sequence[ChildShare]) -> list[int]:
     """Shares by weight, each rounded half up by itself: they may sum to more or less than the pool."""
     return [
         int(float(max(one.weight, 0)) * float(pool) / float(weights) + 0.5) for one in borrowers
@@ -94,7 +94,7 @@ class _Asked(msgspec.Struct):
 
 
 def refreshed(
-    quotas: Iterable[Quota],
+    quotas: Iterable[ElasticQuota],
     cluster: Resources,
     requests: Mapping[str, Resources],
     used: Mapping[str, Resources] | None = None,
@@ -106,13 +106,13 @@ def refreshed(
     """
     held = used or {}
     known = {quota.name: quota for quota in quotas}
-    children: dict[str, list[Quota]] = defaultdict(list)
+    children: dict[str, list[ElasticQuota]] = defaultdict(list)
     for name in sorted(known.keys() - BUILT_IN):
         children[known[name].parent].append(known[name])
     asked: dict[str, _Asked] = {}
     figures: dict[str, Figures] = {}
 
-    def ask(quota: Quota) -> _Asked:
+    def ask(quota: ElasticQuota) -> _Asked:
         below = [ask(child) for child in children[quota.name]]
         asked[quota.name] = _asked(
             quota, below, requests.get(quota.name, {}), held.get(quota.name, {}), mode
@@ -135,7 +135,7 @@ def refreshed(
 
 
 def _asked(
-    quota: Quota, below: Iterable[_Asked], request: Resources, used: Resources, mode: Mode
+    quota: ElasticQuota, below: Iterable[_Asked], request: Resources, used: Resources, mode: Mode
 ) -> _Asked:
     wanted, held, allocated = dict(request), dict(used), dict(used)
     for child in below:
@@ -152,7 +152,7 @@ def _asked(
 
 
 def _divided(
-    total: Resources, claimed: list[tuple[Quota, _Asked]], mode: Mode
+    total: Resources, claimed: list[tuple[ElasticQuota, _Asked]], mode: Mode
 ) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
     """Effective min and runtime of each of the children of one parent."""
     result: dict[str, tuple[dict[str, int], dict[str, int]]] = {
@@ -164,7 +164,7 @@ def _divided(
         if mode.scale_min:
             mins = scaled_mins(amount, mins)
         claims = [
-            Claim(
+            ChildShare(
                 quota.name,
                 floor(mins[quota.name], asked.guaranteed.get(key, 0)),
                 asked.limited.get(key, 0),
@@ -184,7 +184,7 @@ def _divided(
 
 
 def _figures(
-    quota: Quota, asked: _Asked, least: dict[str, int], runtime: dict[str, int], mode: Mode
+    quota: ElasticQuota, asked: _Asked, least: dict[str, int], runtime: dict[str, int], mode: Mode
 ) -> Figures:
     keys = quota.max
     return Figures(

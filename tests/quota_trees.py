@@ -9,7 +9,14 @@ from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.deciding.decide import Request, decide
 from reactors.admission.deciding.declare import Proposal, declare
-from reactors.admission.deciding.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.deciding.reconcile import (
+    Absent,
+    LastSeen,
+    SeenQuota,
+    declared,
+    settle,
+    shows,
+)
 
 CPU = "limits.cpu"
 
@@ -73,7 +80,7 @@ class Books:
 
     def show(self, uid="w", demand=1, quota="q", at=0, is_gone=False, types=None):
         """The keeper sees an object; what it says."""
-        seen = Seen(
+        seen = LastSeen(
             uid, "Deployment", "ns", uid, quota, amounts(demand), types or {},
             at * SECOND_US, is_gone,
         )  # fmt: skip

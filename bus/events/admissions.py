@@ -17,7 +17,7 @@ import msgspec
 
 from bus.envelope import Event
 from bus.errors import EnvelopeError
-from bus.events.quotas import Queue, Requirement
+from bus.events.quotas import NamespaceRequirement, Queue
 from bus.events.vocabulary import Fact
 
 #: Largest amount in the ledger's tables and views: 64 bits.
@@ -149,7 +149,7 @@ class Release(msgspec.Struct, frozen=True, omit_defaults=True):
     request: str = ""
 
 
-class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChargeEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was observed when an entry was made of it: of an object whose charge fell, as far as it decided how much."""
 
     #: The last event read.
@@ -198,7 +198,7 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
     releases: tuple[Release, ...]
     based_on: Amount = 0
     #: None for a queue's, and in older histories.
-    evidence: Evidence | None = None
+    evidence: ChargeEvidence | None = None
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -216,7 +216,7 @@ class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Its own namespaces, besides those of ``selector``; without both = those of the parent quota, else any without
     #: a mapping to another quota.
     namespaces: tuple[str, ...] = ()
-    selector: tuple[Requirement, ...] = ()
+    selector: tuple[NamespaceRequirement, ...] = ()
     #: Why the object cannot be used; nothing is admitted under it then. "" = it can.
     problem: str = ""
     #: The waiting rule of suspendable workloads.
@@ -257,7 +257,7 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
     #: Of an update: the parent in the stored object.
     old_parent: str = ""
     #: Of ``observed``: how far the history was read, and when the object was seen so.
-    evidence: Evidence | None = None
+    evidence: ChargeEvidence | None = None
 
 
 class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -292,7 +292,7 @@ class TreeMetered(Fact, frozen=True, kw_only=True):
     total: dict[str, int] | None = None
     based_on: Amount = 0
     #: Of the capacity: how far the history was read.
-    evidence: Evidence | None = None
+    evidence: ChargeEvidence | None = None
 
 
 class AdmissionsGrouped(Fact, frozen=True, kw_only=True):

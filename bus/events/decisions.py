@@ -22,7 +22,7 @@ import msgspec
 from bus.events.constraints import HeldCpus
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
-from bus.events.workloads import Condition, ReplicaCounts
+from bus.events.workloads import ReplicaCounts, WorkloadCondition
 
 #: ``done``: also where it was found done already. ``stale``: newer knowledge, or too late. ``gone``: there is no such object
 #: any more. ``refused``: it will never be taken. ``shadow``: by now nothing may be done.
@@ -239,7 +239,7 @@ class ReportJob(Decision, frozen=True, kw_only=True):
     wire_type: ClassVar[str] = "decision.report_job"
     is_independent: ClassVar[bool] = True
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[WorkloadCondition, ...] = ()
     counts: dict[str, ReplicaCounts] = {}
     #: Its start and its end, microseconds UTC.
     start_us: int | None = None

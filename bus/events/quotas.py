@@ -43,7 +43,7 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     gang: bool = False
 
 
-class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+class NamespaceRequirement(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a label of a namespace has to be, as in a Kubernetes LabelSelector."""
 
     key: str
@@ -57,7 +57,7 @@ class Serves(msgspec.Struct, frozen=True, omit_defaults=True):
 
     namespaces: tuple[str, ...] = ()
     #: Selects the namespaces with all of them; empty = no selector.
-    selector: tuple[Requirement, ...] = ()
+    selector: tuple[NamespaceRequirement, ...] = ()
 
 
 class QuotaObserved(Fact, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     requests: dict[str, int] = {}
 
 
-class Elastic(msgspec.Struct, frozen=True, omit_defaults=True):
+class ElasticPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """``elasticPolicy`` of a PyTorchJob."""
 
     min_replicas: int | None = None
@@ -90,7 +90,7 @@ class GangSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_s: int | None = None
 
 
-class Condition(msgspec.Struct, frozen=True):
+class WorkloadCondition(msgspec.Struct, frozen=True):
     """An entry of ``status.conditions``."""
 
     type: str
@@ -123,7 +123,7 @@ class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     managed_by: str | None = None
     #: Processes of each pod, as a PyTorchJob writes them.
     processes: str = ""
-    elastic: Elastic | None = None
+    elastic: ElasticPolicy | None = None
     gang: GangSpec | None = None
 
 
@@ -132,7 +132,7 @@ class Training(msgspec.Struct, frozen=True, omit_defaults=True):
 
     spec: TrainingSpec
     is_deleting: bool = False
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[WorkloadCondition, ...] = ()
     counts: dict[str, ReplicaCounts] = {}
     start: str | None = None
     completion: str | None = None

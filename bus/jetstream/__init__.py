@@ -12,7 +12,7 @@ docs/reliability.md has a measurement of every server property used here.
 import bus.jetstream.websockets  # noqa: F401  # Before whatever imports nats-py.
 from bus.jetstream.adapter import JetStream
 from bus.jetstream.connection import Credentials
-from bus.jetstream.guard import GuardLine, State, guard_lines, require_safe
+from bus.jetstream.guard import GuardLine, Safety, guard_lines, require_safe
 from bus.jetstream.tls import Tls
 
-__all__ = ["Credentials", "GuardLine", "JetStream", "State", "Tls", "guard_lines", "require_safe"]
+__all__ = ["Credentials", "GuardLine", "JetStream", "Safety", "Tls", "guard_lines", "require_safe"]

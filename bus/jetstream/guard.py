@@ -38,7 +38,7 @@ _MONITOR_SECONDS = 3.0
 _MONITOR_BYTES = 4 * 1024 * 1024
 
 
-class State(StrEnum):
+class Safety(StrEnum):
     """The safety of one property. UNSAFE refuses to start; UNKNOWN and WEAK are shown."""
 
     OK = "OK"
@@ -51,7 +51,7 @@ class GuardLine(msgspec.Struct, frozen=True):
     """One property of the bus: found, wanted, and a stable code for alarms and docs."""
 
     property: str
-    state: State
+    state: Safety
     found: str
     wanted: str
     code: str
@@ -72,11 +72,11 @@ def guard_lines(
     fixed = {name: (config.get(name, default), want, bad) for name, default, want, bad in _FIXED}
     if config.get("num_replicas", 1) > 1:
         # Three servers killed in turn lost stored events of a compressed stream (nats-server 2.15).
-        fixed["compression"] = (config.get("compression", "none"), "none", State.UNSAFE)
+        fixed["compression"] = (config.get("compression", "none"), "none", Safety.UNSAFE)
     if stream.mirrored_domain:
         # A mirror has no publishers, so their needs are not checked there.
         del fixed["allow_atomic"]
-        fixed["mirror"] = (_domain(config), stream.mirrored_domain, State.UNSAFE)
+        fixed["mirror"] = (_domain(config), stream.mirrored_domain, Safety.UNSAFE)
     lines = [
         _version(server),
         _sync(stream, varz),
@@ -100,7 +100,7 @@ def _domain(config: Mapping[str, Any]) -> str:
 def require_safe(lines: Sequence[GuardLine]) -> None:
     """Raise UnsafeBusError naming the first unsafe property, its code, found and wanted value."""
     for line in lines:
-        if line.state is State.UNSAFE:
+        if line.state is Safety.UNSAFE:
             raise UnsafeBusError(
                 property=line.property, found=line.found, wanted=line.wanted, code=line.code
             )
@@ -108,42 +108,42 @@ def require_safe(lines: Sequence[GuardLine]) -> None:
 
 #: Property, value when absent, wanted value, state otherwise. Each UNSAFE one can lose or alter
 #: said events.
-_FIXED: tuple[tuple[str, object, object, State], ...] = (
-    ("persist_mode", "default", "default", State.UNSAFE),
-    ("storage", "", "file", State.UNSAFE),
-    ("retention", "limits", "limits", State.UNSAFE),
-    ("discard", "old", "new", State.UNSAFE),
-    ("max_msgs", -1, -1, State.UNSAFE),
-    ("max_bytes", -1, -1, State.UNSAFE),
-    ("max_msgs_per_subject", -1, -1, State.UNSAFE),
-    ("deny_delete", False, True, State.UNSAFE),
-    ("deny_purge", False, True, State.UNSAFE),
-    ("allow_rollup_hdrs", False, False, State.UNSAFE),
-    ("allow_msg_ttl", False, False, State.UNSAFE),
-    ("allow_msg_counter", False, False, State.UNSAFE),
-    ("allow_msg_schedules", False, False, State.UNSAFE),
-    ("no_ack", False, False, State.UNSAFE),
-    ("sealed", False, False, State.UNSAFE),
-    ("mirror", None, None, State.UNSAFE),
-    ("sources", None, None, State.UNSAFE),
-    ("subject_transform", None, None, State.UNSAFE),
+_FIXED: tuple[tuple[str, object, object, Safety], ...] = (
+    ("persist_mode", "default", "default", Safety.UNSAFE),
+    ("storage", "", "file", Safety.UNSAFE),
+    ("retention", "limits", "limits", Safety.UNSAFE),
+    ("discard", "old", "new", Safety.UNSAFE),
+    ("max_msgs", -1, -1, Safety.UNSAFE),
+    ("max_bytes", -1, -1, Safety.UNSAFE),
+    ("max_msgs_per_subject", -1, -1, Safety.UNSAFE),
+    ("deny_delete", False, True, Safety.UNSAFE),
+    ("deny_purge", False, True, Safety.UNSAFE),
+    ("allow_rollup_hdrs", False, False, Safety.UNSAFE),
+    ("allow_msg_ttl", False, False, Safety.UNSAFE),
+    ("allow_msg_counter", False, False, Safety.UNSAFE),
+    ("allow_msg_schedules", False, False, Safety.UNSAFE),
+    ("no_ack", False, False, Safety.UNSAFE),
+    ("sealed", False, False, Safety.UNSAFE),
+    ("mirror", None, None, Safety.UNSAFE),
+    ("sources", None, None, Safety.UNSAFE),
+    ("subject_transform", None, None, Safety.UNSAFE),
     # Windows are atomic batches: without them there is no all-or-nothing.
-    ("allow_atomic", False, True, State.UNSAFE),
+    ("allow_atomic", False, True, Safety.UNSAFE),
     # Only slower: the leader answers instead of any replica.
-    ("allow_direct", False, True, State.WEAK),
+    ("allow_direct", False, True, Safety.WEAK),
     # Only larger: events take four times the room.
-    ("compression", "none", "s2", State.WEAK),
+    ("compression", "none", "s2", Safety.WEAK),
 )
 
 
-def _line(name: str, state: State, found: object, wanted: object) -> GuardLine:
+def _line(name: str, state: Safety, found: object, wanted: object) -> GuardLine:
     code = "bus-" + name.replace("_", "-")
     return GuardLine(name, state, str(found)[:200], str(wanted), code)
 
 
-def _equal(name: str, found: object, wanted: object, bad: State) -> GuardLine:
+def _equal(name: str, found: object, wanted: object, bad: Safety) -> GuardLine:
     shown = "none" if found is None else found
-    state = State.OK if found == wanted or (not found and not wanted) else bad
+    state = Safety.OK if found == wanted or (not found and not wanted) else bad
     return _line(name, state, shown, "none" if wanted is None else wanted)
 
 
@@ -151,8 +151,8 @@ def _age(config: Mapping[str, Any]) -> GuardLine:
     """An age of a day or more belongs to a trimming, or to an interrupted one: sealed events are older."""
     seconds = int(config.get("max_age", 0)) // _NANO
     if not config.get("max_age"):
-        return _line("max_age", State.OK, 0, 0)
-    state = State.WEAK if seconds >= LEAST_AGE_SECONDS else State.UNSAFE
+        return _line("max_age", Safety.OK, 0, 0)
+    state = Safety.WEAK if seconds >= LEAST_AGE_SECONDS else Safety.UNSAFE
     return _line("max_age", state, f"{seconds} s", 0)
 
 
@@ -161,9 +161,9 @@ def _version(server: Mapping[str, Any]) -> GuardLine:
     wanted = ">= " + ".".join(map(str, PINNED_VERSION))
     parts = re.match(r"v?(\d{1,4})\.(\d{1,4})", found)
     if parts is None:
-        return _line("version", State.UNKNOWN, found or "not told", wanted)
+        return _line("version", Safety.UNKNOWN, found or "not told", wanted)
     new_enough = (int(parts[1]), int(parts[2])) >= PINNED_VERSION
-    return _line("version", State.OK if new_enough else State.UNSAFE, found, wanted)
+    return _line("version", Safety.OK if new_enough else Safety.UNSAFE, found, wanted)
 
 
 def _sync(stream: Stream, varz: Sequence[Mapping[str, Any] | None]) -> GuardLine:
@@ -171,12 +171,12 @@ def _sync(stream: Stream, varz: Sequence[Mapping[str, Any] | None]) -> GuardLine
     answers = [answer for answer in varz if answer is not None]
     syncs = [_synced(answer) for answer in answers]
     if not all(syncs):
-        return _line("sync_interval", State.UNSAFE, "default", "always")
+        return _line("sync_interval", Safety.UNSAFE, "default", "always")
     servers = {answer.get("server_id", index) for index, answer in enumerate(answers)}
     if len(answers) < len(varz) or len(servers) < stream.replicas:
         found = f"{len(servers)} of {max(stream.replicas, len(varz))} servers told"
-        return _line("sync_interval", State.UNKNOWN, found, "always")
-    return _line("sync_interval", State.OK, "always", "always")
+        return _line("sync_interval", Safety.UNKNOWN, found, "always")
+    return _line("sync_interval", Safety.OK, "always", "always")
 
 
 def _synced(varz: Mapping[str, Any]) -> bool:
@@ -186,7 +186,7 @@ def _synced(varz: Mapping[str, Any]) -> bool:
 
 def _subjects(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
     found, wanted = sorted(config.get("subjects") or ()), sorted(stream.subjects)
-    state = State.OK if found == wanted else State.UNSAFE
+    state = Safety.OK if found == wanted else Safety.UNSAFE
     return _line("subjects", state, " ".join(found) or "none", " ".join(wanted))
 
 
@@ -194,26 +194,26 @@ def _replicas(stream: Stream, info: Mapping[str, Any]) -> GuardLine:
     config: Mapping[str, Any] = info.get("config", {})
     count = int(config.get("num_replicas", 1))
     if count < stream.replicas:
-        return _line("num_replicas", State.UNSAFE, count, stream.replicas)
+        return _line("num_replicas", Safety.UNSAFE, count, stream.replicas)
     peers = (info.get("cluster") or {}).get("replicas") or ()
     behind = [peer.get("name", "?") for peer in peers if not peer.get("current", False)]
     if behind:
-        return _line("num_replicas", State.WEAK, "behind: " + " ".join(behind), stream.replicas)
-    return _line("num_replicas", State.OK, count, stream.replicas)
+        return _line("num_replicas", Safety.WEAK, "behind: " + " ".join(behind), stream.replicas)
+    return _line("num_replicas", Safety.OK, count, stream.replicas)
 
 
 def _window(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
     seconds = int(config.get("duplicate_window", 0)) // _NANO
-    state = State.OK
+    state = Safety.OK
     if seconds < stream.duplicate_window_seconds:
-        state = State.WEAK if seconds >= RETRY_HORIZON_SECONDS else State.UNSAFE
+        state = Safety.WEAK if seconds >= RETRY_HORIZON_SECONDS else Safety.UNSAFE
     return _line("duplicate_window", state, f"{seconds} s", f"{stream.duplicate_window_seconds} s")
 
 
 def _message_size(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
     found = int(config.get("max_msg_size", -1))
     wanted = stream.max_message_bytes
-    state = State.OK if found == wanted else State.WEAK
+    state = Safety.OK if found == wanted else Safety.WEAK
     return _line("max_msg_size", state, "none" if found < 0 else found, wanted)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bus.notebooks import code_server, gpu, jupyter, kubeflow, pod_cpu, rstudio, traffic
-from bus.notebooks.contract import Kind
+from bus.notebooks.contract import EvidenceKind
 
-PROBES: tuple[Kind, ...] = (
+PROBES: tuple[EvidenceKind, ...] = (
     jupyter.kind,
     code_server.kind,
     rstudio.kind,

@@ -18,7 +18,7 @@ from bus.errors import TimestampError
 from bus.kube.watch import records
 from bus.notebooks import jupyter
 from bus.notebooks.catalogue import PROBES
-from bus.notebooks.contract import NOTEBOOK_NAME, Kind, Peer
+from bus.notebooks.contract import NOTEBOOK_NAME, EvidenceKind, Peer
 
 #: Annotation or label: kinds by name, with commas (a label holds one). It makes any pod a notebook.
 PROBE = "bursar.io/probe"
@@ -130,7 +130,7 @@ def base_path(namespace: str, labels: dict[str, str], annotations: dict[str, str
     return "/"
 
 
-def kinds_of(peer: Peer) -> tuple[Kind, ...]:
+def kinds_of(peer: Peer) -> tuple[EvidenceKind, ...]:
     """The kinds to ask, in the order of ``PROBES``: the chosen ones, and the universal ones.
 
     Chosen by annotation, else by label, else by the first kind with a fitting image pattern; else it is taken for a

@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bus.events.notebooks import Evidence
-from bus.notebooks.contract import Kind, Peer, Reply
-from bus.notebooks.prober import Answer, Target
+from bus.notebooks.contract import EvidenceKind, Peer, Reply
+from bus.notebooks.prober import ProbeResponse, ProbeTarget
 from bus.notebooks.readings import accepted, json_of, malformed, unread
 
 SOURCE = "code_server"
 
 
-def asks(peer: Peer) -> tuple[Target, ...]:
+def asks(peer: Peer) -> tuple[ProbeTarget, ...]:
     """/healthz: it needs no log-in."""
-    return (Target(peer.address, peer.port, f"{peer.base_path}healthz"),)
+    return (ProbeTarget(peer.address, peer.port, f"{peer.base_path}healthz"),)
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
     """``lastHeartbeat`` in milliseconds, 0 before the first one; ``status`` only repeats its age."""
     reply = replies[0]
     missing = unread(SOURCE, reply)
-    if missing is not None or not isinstance(reply, Answer):
+    if missing is not None or not isinstance(reply, ProbeResponse):
         return (missing or malformed(SOURCE, ""),)
     found = json_of(reply.body)
     beat_ms = found.get("lastHeartbeat") if isinstance(found, dict) else None
@@ -39,4 +39,4 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
     return (Evidence(source=SOURCE, active_us=active_us, flags=(flag,) if flag else ()),)
 
 
-kind = Kind("code-server", asks, reads, images=("*code-server*", "*codeserver*"))
+kind = EvidenceKind("code-server", asks, reads, images=("*code-server*", "*codeserver*"))

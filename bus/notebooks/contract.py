@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from bus.events.notebooks import Evidence
-from bus.notebooks.prober import Answer, Target, Unanswered
+from bus.notebooks.prober import ProbeResponse, ProbeTarget, Unanswered
 
 #: Label of the notebook controller; its servers are mounted below /notebook/<namespace>/<name>/.
 NOTEBOOK_NAME = "notebook-name"
@@ -45,8 +45,8 @@ class ApiRequest(msgspec.Struct, frozen=True):
     path: str
 
 
-Reply = Answer | Unanswered
-Request = Target | ApiRequest
+Reply = ProbeResponse | Unanswered
+Request = ProbeTarget | ApiRequest
 
 
 class Asks(Protocol):
@@ -67,7 +67,7 @@ class Reads(Protocol):
         ...
 
 
-class Kind(msgspec.Struct, frozen=True):
+class EvidenceKind(msgspec.Struct, frozen=True):
     """One kind of evidence."""
 
     #: As the annotation ``bursar.io/probe`` names it.

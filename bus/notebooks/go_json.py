@@ -18,7 +18,7 @@ from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
 
 if TYPE_CHECKING:
-    from bus.notebooks.prober import Answer
+    from bus.notebooks.prober import ProbeResponse
 
 #: The evidence from these answers by the culler's rules.
 SOURCE = "kubeflow_kernels"
@@ -34,12 +34,12 @@ class Kernel(msgspec.Struct, frozen=True):
     execution_state: str = ""
 
 
-def kernels_in(reply: Answer | None) -> list[Kernel] | None:
+def kernels_in(reply: ProbeResponse | None) -> list[Kernel] | None:
     """The kernels of /api/kernels; None when the culler would not know them."""
     return _entries(reply, _KERNEL)
 
 
-def terminals_in(reply: Answer | None) -> list[Kernel] | None:
+def terminals_in(reply: ProbeResponse | None) -> list[Kernel] | None:
     """The terminals of /api/terminals; None when the culler would not know them."""
     return _entries(reply, _TERMINAL)
 
@@ -49,7 +49,7 @@ def all_idle(states: Sequence[str]) -> bool:
     return all(state == "idle" for state in states)
 
 
-def _entries(reply: Answer | None, fields: Mapping[str, type]) -> list[Kernel] | None:
+def _entries(reply: ProbeResponse | None, fields: Mapping[str, type]) -> list[Kernel] | None:
     if reply is None or reply.status != 200:
         return None
     value = go_value(reply.body)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from bus.events.notebooks import Evidence
-from bus.notebooks.contract import Kind, Peer, Reply
+from bus.notebooks.contract import EvidenceKind, Peer, Reply
 from bus.notebooks.exposition import values
-from bus.notebooks.prober import Answer, Target
+from bus.notebooks.prober import ProbeResponse, ProbeTarget
 from bus.notebooks.readings import malformed, unread
 
 SOURCE = "gpu"
@@ -27,16 +27,16 @@ _DEVICE = "DCGM_FI_DEV_GPU_UTIL"
 _PERMILLE = {_ENGINE: 1_000, _DEVICE: 10}
 
 
-def asks(peer: Peer) -> tuple[Target, ...]:
+def asks(peer: Peer) -> tuple[ProbeTarget, ...]:
     """The exporter's metrics, where the pod holds GPUs and its node has one."""
-    return (Target(peer.exporter, EXPORTER_PORT, "/metrics"),) if peer.exporter else ()
+    return (ProbeTarget(peer.exporter, EXPORTER_PORT, "/metrics"),) if peer.exporter else ()
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
     """Busy when the busiest of its GPUs is. An exporter without the pod's name gives no evidence."""
     reply = replies[0]
     missing = unread(SOURCE, reply)
-    if missing is not None or not isinstance(reply, Answer):
+    if missing is not None or not isinstance(reply, ProbeResponse):
         return (missing or malformed(SOURCE, ""),)
     duty: dict[str, list[Decimal]] = {_ENGINE: [], _DEVICE: []}
     for name, labels, value in values(reply.body, frozenset(duty)):
@@ -62,4 +62,4 @@ def _pod(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
     return labels.get("namespace"), labels.get("pod")
 
 
-kind = Kind("gpu", asks, reads, everywhere=True)
+kind = EvidenceKind("gpu", asks, reads, everywhere=True)

@@ -18,18 +18,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from bus.events.notebooks import Evidence
-from bus.notebooks.contract import Kind, Peer, Reply
-from bus.notebooks.prober import Answer, Target
+from bus.notebooks.contract import EvidenceKind, Peer, Reply
+from bus.notebooks.prober import ProbeResponse, ProbeTarget
 from bus.notebooks.readings import MOST_ENTRIES, json_of, malformed, stamped, unread
 
 KERNELS = "jupyter_kernels"
 TERMINALS = "jupyter_terminals"
 
 
-def asks(peer: Peer) -> tuple[Target, ...]:
+def asks(peer: Peer) -> tuple[ProbeTarget, ...]:
     """Kernels first, then terminals."""
     return tuple(
-        Target(
+        ProbeTarget(
             peer.address, peer.port, f"{peer.base_path}api/{what}?no_track_activity=1", peer.token
         )
         for what in ("kernels", "terminals")
@@ -39,7 +39,11 @@ def asks(peer: Peer) -> tuple[Target, ...]:
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
     """Evidence of kernels, and of terminals unless the server has none to offer."""
     kernels = _kernels(replies[0], peer, observed_us)
-    if kernels.outcome == "ok" and isinstance(replies[1], Answer) and replies[1].status == 404:
+    if (
+        kernels.outcome == "ok"
+        and isinstance(replies[1], ProbeResponse)
+        and replies[1].status == 404
+    ):
         return (kernels,)
     terminals = _terminals(replies[1], peer, observed_us)
     says_nothing = kernels.outcome == "ok" and kernels.counters["kernels"] == 0
@@ -50,7 +54,7 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
 
 def _entries(source: str, reply: Reply) -> list[dict[str, Any]] | Evidence:
     missing = unread(source, reply)
-    if missing is not None or not isinstance(reply, Answer):
+    if missing is not None or not isinstance(reply, ProbeResponse):
         return missing or malformed(source, "")
     found = json_of(reply.body)
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
@@ -113,4 +117,4 @@ def _terminals(reply: Reply, peer: Peer, observed_us: int) -> Evidence:
     )
 
 
-kind = Kind("jupyter", asks, reads, images=("*jupyter*", "*notebook*", "*lab*"))
+kind = EvidenceKind("jupyter", asks, reads, images=("*jupyter*", "*notebook*", "*lab*"))

@@ -14,25 +14,25 @@ from collections.abc import Sequence
 
 from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
-from bus.notebooks.contract import NOTEBOOK_NAME, Kind, Peer, Reply
+from bus.notebooks.contract import NOTEBOOK_NAME, EvidenceKind, Peer, Reply
 from bus.notebooks.go_json import SOURCE, all_idle, kernels_in
-from bus.notebooks.prober import Answer, Target
+from bus.notebooks.prober import ProbeResponse, ProbeTarget
 from bus.notebooks.readings import malformed, unread
 
 
-def asks(peer: Peer) -> tuple[Target, ...]:
+def asks(peer: Peer) -> tuple[ProbeTarget, ...]:
     """The culler's request path, whatever base URL the server has; no request for a pod of another kind."""
     name = peer.labels.get(NOTEBOOK_NAME)
     if not name:
         return ()
     path = f"/notebook/{peer.namespace}/{name}/api/kernels?no_track_activity=1"
-    return (Target(peer.address, peer.port, path),)
+    return (ProbeTarget(peer.address, peer.port, path),)
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
     """One evidence: not ok = unusable for the culler."""
     reply = replies[0]
-    kernels = kernels_in(reply) if isinstance(reply, Answer) else None
+    kernels = kernels_in(reply) if isinstance(reply, ProbeResponse) else None
     if kernels is None:
         return (unread(SOURCE, reply) or malformed(SOURCE, "not_kernels"),)
     stamps = [Stamp.parse(kernel.last_activity) for kernel in kernels]
@@ -48,4 +48,4 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
     return (Evidence(source=SOURCE, active_us=newest.ns // 1_000, counters=counters),)
 
 
-kind = Kind("kubeflow", asks, reads)
+kind = EvidenceKind("kubeflow", asks, reads)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from bus.amounts import observed_quantity
 from bus.errors import QuantityError
 from bus.events.notebooks import Evidence
-from bus.notebooks.contract import ApiRequest, Kind, Peer, Reply
-from bus.notebooks.prober import Answer
+from bus.notebooks.contract import ApiRequest, EvidenceKind, Peer, Reply
+from bus.notebooks.prober import ProbeResponse
 from bus.notebooks.readings import json_of, malformed, stamped, unread
 
 SOURCE = "pod_cpu"
@@ -30,10 +30,10 @@ def asks(peer: Peer) -> tuple[ApiRequest, ...]:
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
     """The sum over containers. A cluster without the metrics API (404) gives no evidence at all."""
     reply = replies[0]
-    if isinstance(reply, Answer) and reply.status == 404:
+    if isinstance(reply, ProbeResponse) and reply.status == 404:
         return ()
     missing = unread(SOURCE, reply)
-    if missing is not None or not isinstance(reply, Answer):
+    if missing is not None or not isinstance(reply, ProbeResponse):
         return (missing or malformed(SOURCE, ""),)
     found = json_of(reply.body)
     found = found if isinstance(found, dict) else {}
@@ -68,4 +68,4 @@ def _millicores(containers: object) -> int | None:
     return nano // 1_000_000
 
 
-kind = Kind("pod-cpu", asks, reads, everywhere=True)
+kind = EvidenceKind("pod-cpu", asks, reads, everywhere=True)

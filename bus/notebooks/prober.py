@@ -63,7 +63,7 @@ class ProbeSettings(msgspec.Struct, frozen=True):
     refused: tuple[Network, ...] = ()
 
 
-class Target(msgspec.Struct, frozen=True):
+class ProbeTarget(msgspec.Struct, frozen=True):
     """The address of a probe: a pod's address as the API server wrote it, and the path with the server's base URL."""
 
     address: str
@@ -73,7 +73,7 @@ class Target(msgspec.Struct, frozen=True):
     token: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeResponse(msgspec.Struct, frozen=True):
     """A complete answer, redirects and errors included. ``body`` is as sent, unread."""
 
     status: int
@@ -86,7 +86,7 @@ class Unanswered(msgspec.Struct, frozen=True):
     fault: Fault
 
 
-async def fetch(target: Target, settings: ProbeSettings) -> Answer | Unanswered:
+async def fetch(target: ProbeTarget, settings: ProbeSettings) -> ProbeResponse | Unanswered:
     """One GET. Never raises for the server's behavior or for a tenant's text in ``target``."""
     address = permitted(target.address, settings)
     if address is None:
@@ -124,7 +124,7 @@ def permitted(text: str, settings: ProbeSettings) -> Address | None:
     return None if strange else address
 
 
-def _request(target: Target, address: Address) -> bytes | None:
+def _request(target: ProbeTarget, address: Address) -> bytes | None:
     """The request's bytes; None when a part of it could start another line or another request."""
     spaceless = target.path.startswith("/") and " " not in target.path + target.token
     printable = (target.path + target.token).isascii() and (
@@ -148,7 +148,7 @@ def _request(target: Target, address: Address) -> bytes | None:
 
 async def _exchange(
     address: str, port: int, request: bytes, settings: ProbeSettings
-) -> Answer | Unanswered:
+) -> ProbeResponse | Unanswered:
     try:
         reader, writer = await asyncio.open_connection(address, port)
     except OSError:
@@ -181,7 +181,7 @@ class _Reading:
         self._is_framed = False
         self._body = bytearray()
         self._status = 0
-        self.outcome: Answer | Unanswered | None = None
+        self.outcome: ProbeResponse | Unanswered | None = None
 
     def take(self, chunk: bytes) -> None:
         """The next bytes, or none at the end of the connection."""
@@ -228,10 +228,10 @@ class _Reading:
             self._end(self._answer() if fits else Unanswered("too_large"))
         self._is_framed = False
 
-    def _answer(self) -> Answer:
-        return Answer(self._status, bytes(self._body))
+    def _answer(self) -> ProbeResponse:
+        return ProbeResponse(self._status, bytes(self._body))
 
-    def _end(self, outcome: Answer | Unanswered) -> None:
+    def _end(self, outcome: ProbeResponse | Unanswered) -> None:
         # The first verdict holds: bytes after a complete answer do not spoil it.
         if self.outcome is None:
             self.outcome = outcome

@@ -10,7 +10,7 @@ from bus.clock import SECOND_US, parse_stamp
 from bus.errors import MalformedJsonError, TimestampError
 from bus.events.notebooks import Evidence, Outcome
 from bus.notebooks.contract import Peer, Reply
-from bus.notebooks.prober import Answer
+from bus.notebooks.prober import ProbeResponse
 
 #: Largest body to read; the adapter lets no more through.
 LARGEST_BODY = 262_144
@@ -27,7 +27,7 @@ def unread(source: str, reply: Reply) -> Evidence | None:
 
     A required log-in, by redirect or by status, is "refused"; it differs from unreachable, and neither is idle.
     """
-    if not isinstance(reply, Answer):
+    if not isinstance(reply, ProbeResponse):
         return Evidence(source=source, outcome="unreachable", fault=reply.fault)
     if reply.status == 200:
         return None

@@ -8,7 +8,7 @@ Source: docs/culling.md; Posit, RStudio Server administration guide, "Session ti
 
 from __future__ import annotations
 
-from bus.notebooks.contract import Kind, Peer, Request
+from bus.notebooks.contract import EvidenceKind, Peer, Request
 from bus.notebooks.traffic import reads
 
 
@@ -17,4 +17,4 @@ def asks(peer: Peer) -> tuple[Request, ...]:
     return ()
 
 
-kind = Kind("rstudio", asks, reads, images=("*rstudio*",))
+kind = EvidenceKind("rstudio", asks, reads, images=("*rstudio*",))

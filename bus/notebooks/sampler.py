@@ -14,11 +14,11 @@ from bus.clock import Clock
 from bus.envelope import Event
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.notebooks.choice import kinds_of
-from bus.notebooks.contract import ApiRequest, Kind, Peer, Reply
+from bus.notebooks.contract import ApiRequest, EvidenceKind, Peer, Reply
 from bus.notebooks.memory import HEARTBEAT_US, Known, remember
-from bus.notebooks.prober import Target
+from bus.notebooks.prober import ProbeTarget
 
-AskServer = Callable[[Target], Awaitable[Reply]]
+AskServer = Callable[[ProbeTarget], Awaitable[Reply]]
 AskApi = Callable[[ApiRequest], Awaitable[Reply]]
 
 
@@ -78,10 +78,10 @@ class Sampler:
         )
         return peer.uid, known, event
 
-    async def _replies(self, kind: Kind, peer: Peer) -> Sequence[Reply]:
+    async def _replies(self, kind: EvidenceKind, peer: Peer) -> Sequence[Reply]:
         return await asyncio.gather(*(self._ask(request) for request in kind.asks(peer)))
 
-    async def _ask(self, request: Target | ApiRequest) -> Reply:
-        if isinstance(request, Target):
+    async def _ask(self, request: ProbeTarget | ApiRequest) -> Reply:
+        if isinstance(request, ProbeTarget):
             return await self._server(request)
         return await self._api(request)

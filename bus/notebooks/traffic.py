@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from bus.events.notebooks import Evidence
-from bus.notebooks.contract import Kind, Peer, Reply
+from bus.notebooks.contract import EvidenceKind, Peer, Reply
 from bus.notebooks.exposition import values
-from bus.notebooks.prober import Answer, Target
+from bus.notebooks.prober import ProbeResponse, ProbeTarget
 from bus.notebooks.readings import malformed, unread
 
 SOURCE = "http_traffic"
@@ -32,18 +32,18 @@ _OWN = frozenset({"admin", "stats", "agent"})
 _FILTER = "istio_requests_total%7Cdownstream_rq_total%7Cdownstream_cx_upgrades_active"
 
 
-def asks(peer: Peer) -> tuple[Target, ...]:
+def asks(peer: Peer) -> tuple[ProbeTarget, ...]:
     """The sidecar's counters, where there is one."""
     if not peer.counters_port:
         return ()
-    return (Target(peer.address, peer.counters_port, f"/stats/prometheus?filter={_FILTER}"),)
+    return (ProbeTarget(peer.address, peer.counters_port, f"/stats/prometheus?filter={_FILTER}"),)
 
 
 def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
     """The sum of requests and of open websockets. An answer without any such counter is not understood."""
     reply = replies[0]
     missing = unread(SOURCE, reply)
-    if missing is not None or not isinstance(reply, Answer):
+    if missing is not None or not isinstance(reply, ProbeResponse):
         return (missing or malformed(SOURCE, ""),)
     sums = dict[str, Decimal]()
     for name, labels, value in values(reply.body, frozenset({_ISTIO, _REQUESTS, _WEBSOCKETS})):
@@ -60,4 +60,4 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
     return (Evidence(source=SOURCE, connected=websockets > 0, counters=counters),)
 
 
-kind = Kind("traffic", asks, reads, everywhere=True)
+kind = EvidenceKind("traffic", asks, reads, everywhere=True)

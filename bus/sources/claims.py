@@ -35,7 +35,7 @@ class Resources(msgspec.Struct):
     requests: dict[str, str] | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     """The decoded part of ``spec``."""
 
     volume_name: str | None = None
@@ -46,7 +46,7 @@ class Spec(msgspec.Struct, rename="camel"):
     selector: Anything | None = None
 
 
-class Status(msgspec.Struct):
+class _Status(msgspec.Struct):
     """The decoded part of ``status``."""
 
     phase: str = ""
@@ -56,11 +56,11 @@ class Claim(msgspec.Struct):
     """The decoded part of a claim."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC, _NO_STATUS, _NO_RESOURCES = Spec(), Status(), Resources()
+_NO_SPEC, _NO_STATUS, _NO_RESOURCES = _Spec(), _Status(), Resources()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:

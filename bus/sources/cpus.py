@@ -57,7 +57,7 @@ LARGEST_SHARES = 4 * 1024
 T = TypeVar("T")
 
 
-class Spec(msgspec.Struct):
+class _Spec(msgspec.Struct):
     """The decoded part of :data:`SPEC`."""
 
     required: str = msgspec.field(default="", name="requiredCPUBindPolicy")
@@ -78,7 +78,7 @@ class Share(msgspec.Struct):
     resources: dict[str, str | int | float | None] | None = None
 
 
-class Status(msgspec.Struct, rename="camel"):
+class _Status(msgspec.Struct, rename="camel"):
     """The decoded part of :data:`STATUS`."""
 
     cpuset: str = ""
@@ -159,7 +159,7 @@ def cpu_terms(
     noted, qos = annotations or {}, (labels or {}).get(QOS, "")
     if not qos and _SAYING.isdisjoint(noted):
         return None
-    spec = _decoded(noted.get(SPEC), Spec) or Spec()
+    spec = _decoded(noted.get(SPEC), _Spec) or _Spec()
     numa = _decoded(noted.get(NUMA_SPEC), NumaSpec) or NumaSpec()
     found = CpuTerms(
         qos if qos in OWN_CPUS else "", _word(spec.required, BINDS), _word(spec.preferred, BINDS),
@@ -208,7 +208,7 @@ def _held(text: str | None) -> HeldCpus | None:
     """
     if text is None:
         return None
-    status = _decoded(text, Status) or Status()
+    status = _decoded(text, _Status) or _Status()
     shares = (
         NumaShare(one.node, _amounts((one.resources or {}).items()))
         for one in (status.numa_node_resources or [])[:MOST_ZONES]

@@ -31,7 +31,7 @@ class Driver(msgspec.Struct):
     allocatable: Allocatable | None = None
 
 
-class Spec(msgspec.Struct):
+class _Spec(msgspec.Struct):
     """The decoded part of ``spec``."""
 
     drivers: list[Driver] | None = None
@@ -41,7 +41,7 @@ class CsiNode(msgspec.Struct):
     """The decoded part of a CSINode."""
 
     metadata: Metadata
-    spec: Spec | None = None
+    spec: _Spec | None = None
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:

@@ -24,13 +24,13 @@ MOST_DISRUPTED = 64
 _encode = msgspec.json.Encoder().encode
 
 
-class Spec(msgspec.Struct):
+class _Spec(msgspec.Struct):
     """The decoded part of ``spec``."""
 
     selector: LabelSelector | None = None
 
 
-class Status(msgspec.Struct, rename="camel"):
+class _Status(msgspec.Struct, rename="camel"):
     """The decoded part of ``status``."""
 
     disruptions_allowed: int = 0
@@ -41,11 +41,11 @@ class DisruptionBudget(msgspec.Struct):
     """The decoded part of a disruption budget."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC, _NO_STATUS = Spec(), Status()
+_NO_SPEC, _NO_STATUS = _Spec(), _Status()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:

@@ -68,13 +68,13 @@ class Policy(msgspec.Struct, rename="camel"):
     report_interval_seconds: int | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     """The decoded part of ``spec``."""
 
     metric_collect_policy: Policy | None = None
 
 
-class Status(msgspec.Struct, rename="camel"):
+class _Status(msgspec.Struct, rename="camel"):
     """The decoded part of ``status``."""
 
     update_time: str | None = None
@@ -86,8 +86,8 @@ class NodeMetric(msgspec.Struct):
     """The decoded part of a NodeMetric object."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -103,7 +103,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
         )
     else:
-        status = found.status or Status()
+        status = found.status or _Status()
         measured = status.node_metric or NodeUse()
         fact = NodeMetricObserved(
             uid=metadata.uid,
@@ -123,7 +123,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     )
 
 
-def _interval(spec: Spec | None) -> int | None:
+def _interval(spec: _Spec | None) -> int | None:
     policy = spec.metric_collect_policy if spec is not None else None
     seconds = policy.report_interval_seconds if policy is not None else None
     return None if seconds is None else min(max(seconds, 0), MOST_SECONDS)

@@ -47,7 +47,7 @@ class ReservationOptions(msgspec.Struct, rename="camel"):
     reservation_ref: ReservationReference | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     """What is decoded of ``spec``."""
 
     paused: bool = False
@@ -66,7 +66,7 @@ class WrittenCondition(msgspec.Struct):
     message: str = ""
 
 
-class Status(msgspec.Struct, rename="camel"):
+class _Status(msgspec.Struct, rename="camel"):
     """What is decoded of ``status``."""
 
     phase: str = ""
@@ -82,11 +82,11 @@ class Migration(msgspec.Struct):
     """What is decoded of a PodMigrationJob."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC, _NO_STATUS, _NO_POD = Spec(), Status(), PodReference()
+_NO_SPEC, _NO_STATUS, _NO_POD = _Spec(), _Status(), PodReference()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -108,7 +108,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     )
 
 
-def _observed(metadata: Metadata, spec: Spec, status: Status) -> MigrationObserved:
+def _observed(metadata: Metadata, spec: _Spec, status: _Status) -> MigrationObserved:
     pod, options = spec.pod_ref or _NO_POD, spec.reservation_options
     reference = options.reservation_ref if options is not None else None
     new = status.pod_ref

@@ -79,7 +79,7 @@ class Found(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
 
 
-class Spec(msgspec.Struct):
+class _Spec(msgspec.Struct):
     """The decoded part of ``spec``."""
 
     devices: list[Found] | None = None
@@ -89,7 +89,7 @@ class Device(msgspec.Struct):
     """The decoded part of a Device object."""
 
     metadata: Metadata
-    spec: Spec | None = None
+    spec: _Spec | None = None
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:

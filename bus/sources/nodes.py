@@ -39,14 +39,14 @@ class Condition(msgspec.Struct):
     status: str = ""
 
 
-class Spec(msgspec.Struct):
+class _Spec(msgspec.Struct):
     """The decoded part of ``spec``."""
 
     unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 
-class Status(msgspec.Struct):
+class _Status(msgspec.Struct):
     """The decoded part of ``status``."""
 
     allocatable: dict[str, str] | None = None
@@ -58,12 +58,12 @@ class Node(msgspec.Struct):
     """The decoded part of a node."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC = Spec()
-_NO_STATUS = Status()
+_NO_SPEC = _Spec()
+_NO_STATUS = _Status()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:

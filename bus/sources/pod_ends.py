@@ -11,7 +11,7 @@ from contextlib import suppress
 from bus.clock import parse_stamp
 from bus.errors import TimestampError
 from bus.kube.watch import records
-from bus.sources.pod_objects import ContainerStatus, Spec, State, Status
+from bus.sources.pod_objects import ContainerStatus, PodSpec, PodStatus, State
 
 #: Most ends of containers, and most other stamps of evidence, in one fact.
 MOST_FINISHES = 64
@@ -25,7 +25,7 @@ REFUSAL_FAMILIES = ("OutOf", "Topology", "PodOS")
 LONGEST_REASON = 63
 
 
-def finished(spec: Spec, status: Status) -> tuple[tuple[str, ...], bool]:
+def finished(spec: PodSpec, status: PodStatus) -> tuple[tuple[str, ...], bool]:
     """When its containers ended, where each proves it, and whether it is not all.
 
     A sidecar without a status never started. A plain init container ends before the others.
@@ -38,7 +38,7 @@ def finished(spec: Spec, status: Status) -> tuple[tuple[str, ...], bool]:
     return latest(ends) if all(ends) else ((), False)
 
 
-def _sidecars(spec: Spec) -> set[str]:
+def _sidecars(spec: PodSpec) -> set[str]:
     return {one.name for one in spec.init_containers or () if one.restart_policy == "Always"}
 
 
@@ -47,7 +47,7 @@ def _finished_at(status: ContainerStatus | None) -> str | None:
     return ended.finished_at if ended is not None else None
 
 
-def init_finished(spec: Spec, status: Status) -> str | None:
+def init_finished(spec: PodSpec, status: PodStatus) -> str | None:
     """When the last init container ended, where a plain one failed and has a stamp."""
     statuses = status.init_container_statuses or ()
     sidecars = _sidecars(spec)
@@ -63,7 +63,7 @@ def init_finished(spec: Spec, status: Status) -> str | None:
     return records.stamp(max(ends)) if has_failed else None
 
 
-def ran(status: Status) -> str:
+def ran(status: PodStatus) -> str:
     """The containers started, by their own status.
 
     `ContainerStatusUnknown` has no stamps. A kubelet that restarts writes it for containers of refused pods without
@@ -82,7 +82,7 @@ def _has_run(status: ContainerStatus) -> bool:
     )
 
 
-def refusal(status: Status) -> str:
+def refusal(status: PodStatus) -> str:
     """Why the kubelet's admission refused the pod; "" for another reason, and for a pod with container statuses."""
     reason = status.reason or ""
     if status.container_statuses or status.init_container_statuses:
@@ -91,7 +91,7 @@ def refusal(status: Status) -> str:
     return reason[:LONGEST_REASON] if is_refusal else ""
 
 
-def evidence(status: Status) -> Iterator[str]:
+def evidence(status: PodStatus) -> Iterator[str]:
     """Stamps as proofs of the pod's existence; other texts prove nothing, and stay in the cluster."""
     for text in _evidence(status):
         if text:
@@ -100,7 +100,7 @@ def evidence(status: Status) -> Iterator[str]:
                 yield text
 
 
-def _evidence(status: Status) -> Iterator[str | None]:
+def _evidence(status: PodStatus) -> Iterator[str | None]:
     for condition in status.conditions or ():
         yield condition.last_transition_time
     for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):

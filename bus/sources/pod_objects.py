@@ -73,7 +73,7 @@ class Condition(msgspec.Struct, rename="camel"):
     last_transition_time: str | None = None
 
 
-class Spec(Placing, rename="camel"):
+class PodSpec(Placing, rename="camel"):
     """The decoded part of ``spec``."""
 
     node_name: str | None = None
@@ -85,7 +85,7 @@ class Spec(Placing, rename="camel"):
     priority: int | None = None
 
 
-class Status(msgspec.Struct, rename="camel"):
+class PodStatus(msgspec.Struct, rename="camel"):
     """The decoded part of ``status``."""
 
     phase: str | None = None
@@ -104,5 +104,5 @@ class Pod(msgspec.Struct):
     """The decoded part of a pod."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: PodSpec | None = None
+    status: PodStatus | None = None

@@ -61,7 +61,7 @@ class Constraints(msgspec.Struct):
     topology: list[TopologyConstraint] | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     """The decoded part of ``spec``."""
 
     scheduling_constraints: Constraints | None = None
@@ -73,7 +73,7 @@ class Spec(msgspec.Struct, rename="camel"):
     queue: str = ""
 
 
-class Status(msgspec.Struct):
+class _Status(msgspec.Struct):
     """The decoded part of ``status``."""
 
     phase: str = ""
@@ -83,11 +83,11 @@ class PodGroup(msgspec.Struct):
     """The decoded part of a PodGroup."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC, _NO_STATUS = Spec(), Status()
+_NO_SPEC, _NO_STATUS = _Spec(), _Status()
 
 
 def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
@@ -153,14 +153,14 @@ def gang_terms(
     )  # fmt: skip
 
 
-def _least(spec: Spec) -> int | None:
+def _least(spec: _Spec) -> int | None:
     if spec.scheduling_policy is None:
         return _bounded(spec.min_member)
     gang = spec.scheduling_policy.gang
     return None if gang is None else _bounded(gang.min_count)
 
 
-def _topology(spec: Spec) -> str:
+def _topology(spec: _Spec) -> str:
     constraints = spec.scheduling_constraints
     found = next(iter(constraints.topology or ()), None) if constraints is not None else None
     # One character more than a label has: no node has that.

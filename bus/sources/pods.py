@@ -36,10 +36,10 @@ from bus.sources.pod_objects import (
     Container,
     ContainerStatus,
     Pod,
+    PodSpec,
+    PodStatus,
     Quantities,
     Resources,
-    Spec,
-    Status,
 )
 from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS
@@ -58,8 +58,8 @@ DISRUPTIONS = frozenset({
     "EvictionByEvictionAPI", "DeletionByPodGC", "TerminationByKubelet",
 })  # fmt: skip
 
-_NO_SPEC = Spec()
-_NO_STATUS = Status()
+_NO_SPEC = PodSpec()
+_NO_STATUS = PodStatus()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -166,7 +166,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     return msgspec.structs.replace(event, id=f"{event.id}/listed") if fact.listed else event
 
 
-def host_ports(spec: Spec) -> Iterator[HostPort]:
+def host_ports(spec: PodSpec) -> Iterator[HostPort]:
     """Ports of containers and of sidecars (they run beside them)."""
     for one in spec.containers or ():
         yield from one.ports or ()
@@ -175,14 +175,14 @@ def host_ports(spec: Spec) -> Iterator[HostPort]:
             yield from one.ports or ()
 
 
-def _images(spec: Spec) -> list[str]:
+def _images(spec: PodSpec) -> list[str]:
     """The images of its containers while it waits: a pod with a node needs none to be placed."""
     if spec.node_name:
         return []
     return [one.image or "" for one in (*(spec.init_containers or ()), *(spec.containers or ()))]
 
 
-def _node(spec: Spec) -> str | None:
+def _node(spec: PodSpec) -> str | None:
     if not spec.node_name:
         return None
     if not records.usable(spec.node_name, LONGEST_NAME):
@@ -190,7 +190,7 @@ def _node(spec: Spec) -> str | None:
     return spec.node_name
 
 
-def _exits(status: Status) -> tuple[dict[str, int], int]:
+def _exits(status: PodStatus) -> tuple[dict[str, int], int]:
     """Exit codes by container, of at most :data:`pod_ends.MOST_FINISHES`, and all restarts."""
     found, restarts = dict[str, int](), 0
     for one in status.container_statuses or ():
@@ -240,7 +240,7 @@ def _order(name: str) -> tuple[int, str]:
     return (1 if is_device else 2 if name.startswith("hugepages-") else 3), name
 
 
-def resources_of(spec: Spec, status: Status, infeasible: bool) -> PodResources:
+def resources_of(spec: PodSpec, status: PodStatus, infeasible: bool) -> PodResources:
     """Everything with an effect on the charge. A container's status is found by its name."""
     pod = spec.resources.requests if spec.resources else None
     return PodResources(
@@ -274,7 +274,7 @@ def _container(container: Container, status: ContainerStatus | None) -> Containe
     )
 
 
-def limits_of(spec: Spec, status: Status) -> PodResources:
+def limits_of(spec: PodSpec, status: PodStatus) -> PodResources:
     """The limits in the place of requests; during a resize the larger of current and requested."""
     return PodResources(
         containers=_limited(spec.containers, status.container_statuses),

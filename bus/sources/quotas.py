@@ -18,9 +18,16 @@ import msgspec
 from bus import strict
 from bus.envelope import Event
 from bus.errors import MalformedJsonError, QuantityError
-from bus.events.quotas import Budget, Queue, QuotaObserved, QuotaVanished, Requirement, Serves
+from bus.events.quotas import (
+    Budget,
+    NamespaceRequirement,
+    Queue,
+    QuotaObserved,
+    QuotaVanished,
+    Serves,
+)
 from bus.kube.crds import keys, quotas, rules
-from bus.kube.crds.selectors import LabelSelector
+from bus.kube.crds.selectors import NamespaceSelector
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import LARGEST_BODY, Metadata, Record, TooLargeError
@@ -115,7 +122,7 @@ def _business(found: Object) -> dict[str, Any]:
         return {"problem": "; ".join(problems), "parent": _named_parent(found.spec)}
     notes: list[str] = []
     amounts = _amounts(spec.hard, keys.key_amount, notes)
-    elastic = spec.elastic or quotas.Elastic()
+    elastic = spec.elastic or quotas.ElasticField()
     weight = elastic.shared_weight
     return {
         "parent": spec.parent_biz_group,
@@ -154,17 +161,19 @@ def _amounts(found: dict[str, keys.Quantity], amount: Any, notes: list[str]) -> 
     return result
 
 
-def _selector(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+def _selector(selector: NamespaceSelector | None) -> tuple[NamespaceRequirement, ...]:
     """All requirements of a selector, in an order independent of its spelling."""
     if selector is None:
         return ()
-    found = [Requirement(key, "In", (value,)) for key, value in selector.match_labels.items()]
+    found = [
+        NamespaceRequirement(key, "In", (value,)) for key, value in selector.match_labels.items()
+    ]
     for one in selector.match_expressions:
-        found.append(Requirement(one.key, one.operator, tuple(sorted(set(one.values)))))
+        found.append(NamespaceRequirement(one.key, one.operator, tuple(sorted(set(one.values)))))
     return tuple(sorted(set(found), key=lambda one: (one.key, one.operator, one.values)))
 
 
-def _budget(budget: quotas.Budget | None) -> Budget:
+def _budget(budget: quotas.BudgetField | None) -> Budget:
     if budget is None:
         return Budget()
     windows = tuple(window.seconds() for window in budget.windows)
@@ -177,7 +186,7 @@ def _budget(budget: quotas.Budget | None) -> Budget:
     )
 
 
-def _queue(queue: quotas.Queue | None) -> Queue:
+def _queue(queue: quotas.QueueField | None) -> Queue:
     if queue is None:
         return Queue()
     return Queue(queue.hold, queue.order, queue.max_head_delay_seconds, queue.gang)

@@ -52,7 +52,7 @@ _QUANTITIES = frozenset({"requests", "limits", "overhead"})
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class TemplateSpec(pod_objects.Spec, rename="camel"):
+class TemplateSpec(pod_objects.PodSpec, rename="camel"):
     """``spec.template.spec``."""
 
     priority_class_name: str | None = None
@@ -82,7 +82,7 @@ class Taint(msgspec.Struct):
     """An entry of ``spec.taints``; only its presence matters."""
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     """The decoded part of ``spec``."""
 
     #: The API server knows no types in it: :func:`_template` reads it.
@@ -115,7 +115,7 @@ class Current(msgspec.Struct):
     uid: str = ""
 
 
-class Status(msgspec.Struct, rename="camel"):
+class _Status(msgspec.Struct, rename="camel"):
     """The decoded part of ``status``."""
 
     phase: str = ""
@@ -130,12 +130,12 @@ class Reservation(msgspec.Struct):
     """The decoded part of a Reservation."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC, _NO_STATUS, _NO_TEMPLATE = Spec(), Status(), Template()
-_NO_POD, _NO_METADATA, _NO_POD_STATUS = TemplateSpec(), TemplateMetadata(), pod_objects.Status()
+_NO_SPEC, _NO_STATUS, _NO_TEMPLATE = _Spec(), _Status(), Template()
+_NO_POD, _NO_METADATA, _NO_POD_STATUS = TemplateSpec(), TemplateMetadata(), pod_objects.PodStatus()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -160,7 +160,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def _observed(
-    metadata: Metadata, spec: Spec, status: Status, policy: LabelPolicy
+    metadata: Metadata, spec: _Spec, status: _Status, policy: LabelPolicy
 ) -> ReservationObserved:
     template = _template(spec.template) if spec.template is not None else _NO_TEMPLATE
     pod, about = template.spec or _NO_POD, template.metadata or _NO_METADATA

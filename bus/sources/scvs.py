@@ -33,7 +33,7 @@ class Card(msgspec.Struct, rename="camel"):
     power: int = 0
 
 
-class Status(msgspec.Struct, rename="camel"):
+class _Status(msgspec.Struct, rename="camel"):
     """The decoded part of ``status``."""
 
     card_list: list[Card] | None = None
@@ -46,7 +46,7 @@ class Scv(msgspec.Struct):
     """The decoded part of an Scv object."""
 
     metadata: Metadata
-    status: Status | None = None
+    status: _Status | None = None
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -62,7 +62,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
         )
     else:
-        status = found.status or Status()
+        status = found.status or _Status()
         fact = ScvObserved(
             uid=metadata.uid,
             name=metadata.name,

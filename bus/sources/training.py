@@ -16,13 +16,13 @@ import msgspec
 from bus.amounts import observed_quantity
 from bus.errors import QuantityError
 from bus.events.workloads import (
-    Condition,
-    Elastic,
+    ElasticPolicy,
     GangSpec,
     ReplicaCounts,
     ReplicaSpec,
     Training,
     TrainingSpec,
+    WorkloadCondition,
     by_replica_type,
 )
 from bus.kube.watch import records
@@ -176,7 +176,8 @@ def _training(
         _spec(msgspec.convert(spec, _Spec), layout, by_replica_type(kind, replicas)),
         metadata.deletion_timestamp is not None,
         tuple(
-            Condition(one.type, one.status, one.reason or "") for one in reported.conditions or ()
+            WorkloadCondition(one.type, one.status, one.reason or "")
+            for one in reported.conditions or ()
         ),
         {
             type: ReplicaCounts(one.active or 0, one.succeeded or 0, one.failed or 0)
@@ -206,8 +207,8 @@ def _spec(spec: _Spec, layout: Layout, replicas: Mapping[str, _Replicas]) -> Tra
     )
 
 
-def _elastic(policy: _ElasticPolicy) -> Elastic:
-    return Elastic(
+def _elastic(policy: _ElasticPolicy) -> ElasticPolicy:
+    return ElasticPolicy(
         policy.min_replicas, policy.max_replicas, policy.max_restarts, policy.rdzv_backend or "",
         policy.rdzv_host or "", policy.rdzv_port, policy.rdzv_id or "",
         policy.metrics is not None,

@@ -63,7 +63,7 @@ class VolumeNodeAffinity(msgspec.Struct):
     required: NodeSelector | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     """The decoded part of ``spec``."""
 
     capacity: dict[str, str] | None = None
@@ -81,7 +81,7 @@ class Spec(msgspec.Struct, rename="camel"):
     vsphere_volume: Anything | None = None
 
 
-class Status(msgspec.Struct):
+class _Status(msgspec.Struct):
     """The decoded part of ``status``."""
 
     phase: str = ""
@@ -91,11 +91,11 @@ class Volume(msgspec.Struct):
     """The decoded part of a volume."""
 
     metadata: Metadata
-    spec: Spec | None = None
-    status: Status | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
-_NO_SPEC, _NO_STATUS, _NO_REF = Spec(), Status(), ClaimRef()
+_NO_SPEC, _NO_STATUS, _NO_REF = _Spec(), _Status(), ClaimRef()
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -141,7 +141,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     )
 
 
-def _attached(spec: Spec) -> tuple[str, str]:
+def _attached(spec: _Spec) -> tuple[str, str]:
     """The attacher of a volume, and its name for the volume."""
     if spec.csi is not None:
         digest = hashlib.blake2b(spec.csi.volume_handle.encode(), digest_size=12)

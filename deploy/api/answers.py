@@ -16,11 +16,11 @@ from contextlib import suppress
 
 import msgspec
 
-from deploy.api.child import Asked, ChildAnswer
+from deploy.api.child import AskedCommand, ChildAnswer
 from deploy.api.turns import FullError, Turns
 from deploy.errors import ConfinedError
 from deploy.runtime.confined import GRACE_SECONDS, Limits
-from deploy.runtime.kept import Kept
+from deploy.runtime.kept import KeptScope
 
 #: Waiting questions of one caller, for each one in progress.
 WAITING = 8
@@ -46,7 +46,7 @@ class Answers:
         self._is_starting = False
 
     async def ask(
-        self, arguments: Sequence[str], width: int, caller: str, kept: Kept | None = None
+        self, arguments: Sequence[str], width: int, caller: str, kept: KeptScope | None = None
     ) -> ChildAnswer:
         """The output of a command. ``caller``: its turn is taken; ``kept``: the limits of its answer.
 
@@ -58,7 +58,7 @@ class Answers:
                 if process is None:
                     process = await self._started()
                 try:
-                    asked = Asked([*arguments], self._limits, width, kept)
+                    asked = AskedCommand([*arguments], self._limits, width, kept)
                     answer = await self._answer(process, msgspec.json.encode(asked))
                     with suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), GRACE_SECONDS)

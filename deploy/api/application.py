@@ -38,7 +38,7 @@ from deploy.api.questions import (
 )
 from deploy.cli.rendering import Format
 from deploy.errors import ConfinedError
-from deploy.runtime.kept import Kept
+from deploy.runtime.kept import KeptScope
 
 #: Answers limited to a namespace are sent at multiples of this.
 STEP_SECONDS = 0.25
@@ -120,7 +120,7 @@ class ApiApplication:
         own = self._callers.cluster
         cluster = dict(query).get("cluster", "" if self._is_hub() else own)
         is_whole = await self._callers.require(caller, words, namespace, cluster)
-        kept = None if is_whole else Kept(own, namespace)
+        kept = None if is_whole else KeptScope(own, namespace)
         output = format_of(query)
         given = [one for one in query if one[0] != "output"]
         line = arguments(words, [*given, ("output", str(output))])

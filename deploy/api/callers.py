@@ -26,7 +26,7 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class Creates(Protocol):
+class CallerClient(Protocol):
     """The needed requests to the API server."""
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -53,7 +53,7 @@ class Caller(msgspec.Struct, frozen=True):
 class Callers:
     """Asks an API server about callers."""
 
-    def __init__(self, cluster: Creates, name: str = "default") -> None:
+    def __init__(self, cluster: CallerClient, name: str = "default") -> None:
         """``name``: of this API server's cluster."""
         self._cluster = cluster
         self.cluster = name

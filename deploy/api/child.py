@@ -20,7 +20,7 @@ from deploy.runtime.confined import Limits, limit
 from projections.engine.replay import live_checkpoint
 
 
-class Asked(msgspec.Struct):
+class AskedCommand(msgspec.Struct):
     """A command line, the limits of its answer, and the width of the asker's terminal; 0 = none.
 
     ``kept``: the namespace that limits the answer; None = it may be about everything.
@@ -29,7 +29,7 @@ class Asked(msgspec.Struct):
     arguments: list[str]
     limits: Limits
     width: int = 0
-    kept: kept.Kept | None = None
+    kept: kept.KeptScope | None = None
 
 
 class ChildAnswer(msgspec.Struct):
@@ -41,7 +41,7 @@ class ChildAnswer(msgspec.Struct):
     notes: list[str]
 
 
-def answer(asked: Asked) -> ChildAnswer:
+def answer(asked: AskedCommand) -> ChildAnswer:
     """Run the command of this process's only question."""
     seen: list[int] = []
 
@@ -63,7 +63,7 @@ def answer(asked: Asked) -> ChildAnswer:
 
 def main() -> None:
     """Answer the question on standard input."""
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=AskedCommand)
     limit(asked.limits)
     sys.stdout.buffer.write(msgspec.json.encode(answer(asked)))
     sys.stdout.buffer.flush()

@@ -9,7 +9,7 @@ from bus.clock import SystemClock
 from bus.waiting import beside
 from deploy.api.answers import Answers
 from deploy.api.application import ApiApplication
-from deploy.api.callers import Callers, Creates
+from deploy.api.callers import CallerClient, Callers
 from deploy.runtime.admission import Figures
 from deploy.runtime.clusters import is_hub
 from deploy.runtime.confined import Limits
@@ -28,7 +28,7 @@ _FILE_BYTES = 1024 * _MIB
 
 @asynccontextmanager
 async def answering(
-    settings: Settings, cluster: Creates, figures: Figures | None = None
+    settings: Settings, cluster: CallerClient, figures: Figures | None = None
 ) -> AsyncIterator[WebhookServer]:
     """Answer questions while the body runs. ``figures`` gets its metrics."""
     wanted = settings.api

@@ -190,13 +190,13 @@ def _simulated(
     from deploy.queries.lab_simulated import simulated
     from deploy.queries.notebooks import samples
     from reactors.culling.alike import simulate_like
-    from reactors.culling.policy import Subject, limits_of
+    from reactors.culling.policy import NotebookSubject, limits_of
     from reactors.culling.reactor import reactor
     from reactors.culling.settings import CullingSettings
 
     section = asked.settings.section(reactor)
     assert isinstance(section, CullingSettings)
-    limits = limits_of(section.policy, Subject(""))
+    limits = limits_of(section.policy, NotebookSubject(""))
     looked = samples(selecting(connection), cluster, since_us, until_us)
     found: dict[tuple[str, int], Simulation] = {}
     if set(like) == {OWN}:

@@ -25,7 +25,7 @@ from bus import private_files
 from bus.envelope import GENESIS, Event, chain
 from bus.errors import DamagedSegmentError, LedgerError
 from deploy.commands.backup_heads import SEQUENCE, Warned, accepted_heads, all_heads, keep_heads
-from deploy.commands.backup_places import Place
+from deploy.commands.backup_places import BackupPlace
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import held_ledger, reading
 from deploy.settings.shape import Settings
@@ -56,7 +56,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 Progress = Callable[[int, int], None]
 
 
-class Part(msgspec.Struct, frozen=True):
+class BackupPart(msgspec.Struct, frozen=True):
     """A file of events, from the event ``first`` to ``last``. ``chain``: its value at the last, hexadecimal."""
 
     name: str
@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True):
     stream: str = ""
     stream_created_us: int = 0
     incarnation: int = 1
-    parts: tuple[Part, ...] = ()
+    parts: tuple[BackupPart, ...] = ()
 
     @property
     def sequence(self) -> int:
@@ -86,7 +86,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return bytes.fromhex(self.parts[-1].chain) if self.parts else GENESIS
 
 
-class Kept(msgspec.Struct):
+class Backup(msgspec.Struct):
     """The events added by a backup, and all its events."""
 
     added: int
@@ -104,7 +104,7 @@ class Restored(msgspec.Struct):
     signing_key: str = ""
 
 
-def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progress, warned: Warned) -> Kept:  # fmt: skip
+def backup(settings: Settings, place: BackupPlace, *, with_key: bool, progress: Progress, warned: Warned) -> Backup:  # fmt: skip
     """Add the missing events of the archive to ``place``, also while the ledger is written.
 
     ``warned`` is called with a message about unreadable heads. Raises AbsentLedgerError; SettingsError if the place holds
@@ -143,11 +143,11 @@ def backup(settings: Settings, place: Place, *, with_key: bool, progress: Progre
         place.keep(MANIFEST)
     sizes = place.sizes()
     size = sum(sizes[one.name] for one in found.parts)
-    return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
+    return Backup(found.sequence - begun, found.sequence, len(found.parts), size)
 
 
 def restore(
-    settings: Settings, place: Place, at: int | None, *, with_key: bool, progress: Progress, warned: Warned
+    settings: Settings, place: BackupPlace, at: int | None, *, with_key: bool, progress: Progress, warned: Warned
 ) -> Restored:  # fmt: skip
     """Make the ledger of the settings from a backup, up to the event
     ``at``, by default the last. Continues after an interruption.
@@ -179,13 +179,13 @@ def restore(
     return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted), key.hex())
 
 
-def read_manifest(place: Place) -> Manifest:
+def read_manifest(place: BackupPlace) -> Manifest:
     """The content of a backup. Raises SettingsError."""
     place.fetch(MANIFEST)
     return _manifest(place)
 
 
-def _manifest(place: Place) -> Manifest:
+def _manifest(place: BackupPlace) -> Manifest:
     path = place.named(MANIFEST)
     try:
         with (place.folder / MANIFEST).open("rb") as file:
@@ -205,7 +205,9 @@ def _manifest(place: Place) -> Manifest:
     return found
 
 
-def _check_history(connection: sa.Connection, found: Manifest, newest: int, place: Place) -> None:
+def _check_history(
+    connection: sa.Connection, found: Manifest, newest: int, place: BackupPlace
+) -> None:
     if not found.sequence:
         return
     there = chain_at(selecting(connection), found.sequence)
@@ -223,7 +225,7 @@ def _read_key(settings: Settings) -> bytes:
         raise SettingsError(f"--with-key: {settings.signing_key}: {why}") from None
 
 
-def _offered_key(settings: Settings, place: Place) -> tuple[bytes, bytes]:
+def _offered_key(settings: Settings, place: BackupPlace) -> tuple[bytes, bytes]:
     """The backup's key as its file has it, and the public part. Raises SettingsError, and LedgerError where it is damaged."""
     _require_secret(place)
     if not place.fetch(KEY):
@@ -239,7 +241,7 @@ def _offered_key(settings: Settings, place: Place) -> tuple[bytes, bytes]:
     return secret, key
 
 
-def _require_secret(place: Place) -> None:
+def _require_secret(place: BackupPlace) -> None:
     if not place.is_secret:
         raise SettingsError(
             f"{place.named()}: --with-key: the store is asked without TLS, and whoever is on the way could read the key"
@@ -265,7 +267,7 @@ def _name(first: int, sha256: str = "") -> str:
     return f"events-{first:012d}{sha256 and '-'}{sha256[:16]}.zst"
 
 
-def _write(place: Place, found: Manifest, part: list[Event]) -> Part:
+def _write(place: BackupPlace, found: Manifest, part: list[Event]) -> BackupPart:
     if (part[0].sequence, part[-1].sequence) != (found.sequence + 1, found.sequence + len(part)):
         raise LedgerError("the archive has a gap: see `bursar verify`")
     packed = pack(part)
@@ -275,11 +277,11 @@ def _write(place: Place, found: Manifest, part: list[Event]) -> Part:
     place.keep(name)
     place.drop(name)
     last = chain(found.chain, part)[-1]
-    return Part(name, part[0].sequence, part[-1].sequence, sha256, last.hex())
+    return BackupPart(name, part[0].sequence, part[-1].sequence, sha256, last.hex())
 
 
 def _fold(
-    store: Store, checkpoint: Checkpoint, found: Manifest, place: Place, until: int, witnessed: list[int],
+    store: Store, checkpoint: Checkpoint, found: Manifest, place: BackupPlace, until: int, witnessed: list[int],
     progress: Progress,
 ) -> tuple[Checkpoint, dict[int, bytes]]:  # fmt: skip
     """Fold the events after ``checkpoint``, up to ``until``; the ledger's own events must be their beginning.
@@ -318,7 +320,7 @@ def _fold(
     return checkpoint, chains
 
 
-def _read(place: Place, part: Part) -> list[Event]:
+def _read(place: BackupPlace, part: BackupPart) -> list[Event]:
     path = place.named(part.name)
     try:
         place.fetch(part.name)

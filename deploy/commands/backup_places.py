@@ -28,7 +28,7 @@ from projections.engine.segments.form import LARGEST
 _DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
 
 
-class Place(Protocol):
+class BackupPlace(Protocol):
     """Where a backup lies."""
 
     #: Where its files are while they are worked on.
@@ -60,7 +60,7 @@ class Place(Protocol):
 
 
 @contextmanager
-def place_of(where: str) -> Iterator[Place]:
+def place_of(where: str) -> Iterator[BackupPlace]:
     """The place in a user's argument. Raises SettingsError."""
     if not where.startswith(SCHEME):
         yield FolderPlace(Path(where))

@@ -56,7 +56,7 @@ AT_ONCE = 500
 WEIGHT = 1000
 
 
-class Place(msgspec.Struct, frozen=True):
+class BenchFolder(msgspec.Struct, frozen=True):
     """A folder with a ledger."""
 
     data: Path
@@ -70,7 +70,7 @@ class Place(msgspec.Struct, frozen=True):
 async def replayed(scene: Scene, policy: Name, arrived: Callable[[int], None]) -> Result:
     """Place every pod of an order. ``arrived`` is told how many were tried. ``seconds`` are of the clock on the wall."""
     with tempfile.TemporaryDirectory(prefix="bursar-bench-") as folder:
-        place = Place(Path(folder))
+        place = BenchFolder(Path(folder))
         async with EmbeddedServer(place.data) as server:
             jetstream = await JetStream.connect(
                 server.url, history(), credentials=server.credentials
@@ -106,7 +106,7 @@ async def _played(
         ]
     )
     runner = Runner(Replica(REACTORS, SOURCE), transport, clock, {})
-    cluster = Cluster(pods, transport, arrived)
+    cluster = BenchCluster(pods, transport, arrived)
     async with beside(runner.follow()), beside(cluster.follow()):
         head = (await transport.head()).last_sequence
         await reached(lambda: writer.checkpoint.sequence, head, "the ledger")
@@ -178,7 +178,7 @@ class Pods:
         )
 
 
-class Cluster:
+class BenchCluster:
     """Runs the placed pods: each is observed on its node."""
 
     def __init__(self, pods: Pods, transport: Transport, arrived: Callable[[int], None]) -> None:

@@ -29,8 +29,8 @@ from deploy.commands.installation import (
     UNASKED,
     Act,
     Json,
+    ManifestPart,
     Mode,
-    Part,
     Size,
     has_variable,
     identity,
@@ -39,8 +39,8 @@ from deploy.commands.installation import (
 
 _APART = 'and (ne .Values.size "small") (ne .Values.mode "watch")'
 #: Each part, and when it belongs to an installation.
-_CONDITIONS: tuple[tuple[str, Part], ...] = (
-    ("", Part(ALWAYS)),
+_CONDITIONS: tuple[tuple[str, ManifestPart], ...] = (
+    ("", ManifestPart(ALWAYS)),
     *((f'eq .Values.size "{size}"', part) for size, part in SIZES.items()),
     *((f'eq .Values.mode "{mode}"', part) for mode, part in MODES.items()),
     *((f'has "{act}" .Values.act', part) for act, part in sorted(ACTS.items())),

@@ -63,7 +63,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True)
-class Part:
+class ManifestPart:
     """Files of manifests, and their additions to Bursar's pods."""
 
     files: tuple[str, ...] = ()
@@ -85,17 +85,17 @@ _PROCESSES = {
 }
 _DIVIDED = tuple(f"pods/part.yaml {name}" for name in _PROCESSES)
 SIZES = {
-    Size.SMALL: Part(("pods/small.yaml",)),
-    Size.STANDARD: Part(_DIVIDED),
-    Size.LARGE: Part(
+    Size.SMALL: ManifestPart(("pods/small.yaml",)),
+    Size.STANDARD: ManifestPart(_DIVIDED),
+    Size.LARGE: ManifestPart(
         (*_DIVIDED, *(f"pods/reserve.yaml {name}" for name in _PROCESSES)),
         {"BURSAR_BUS__REPLICAS": "3"},
     ),
 }
 MODES = {
-    Mode.WATCH: Part(),
-    Mode.SHADOW: Part(_REVIEWS, {"BURSAR_ADMISSION__MODE": "shadow"}),
-    Mode.ENFORCE: Part(
+    Mode.WATCH: ManifestPart(),
+    Mode.SHADOW: ManifestPart(_REVIEWS, {"BURSAR_ADMISSION__MODE": "shadow"}),
+    Mode.ENFORCE: ManifestPart(
         _REVIEWS,
         {
             "BURSAR_ADMISSION__MODE": "enforce",
@@ -106,25 +106,25 @@ MODES = {
     ),
 }
 ACTS = {
-    Act.CULLING: Part(("rbac/culler.yaml", *_BOUNDS), {"BURSAR_CULLING__MODE": "on"}),
-    Act.EVICTIONS: Part(
+    Act.CULLING: ManifestPart(("rbac/culler.yaml", *_BOUNDS), {"BURSAR_CULLING__MODE": "on"}),
+    Act.EVICTIONS: ManifestPart(
         ("rbac/evictor.yaml", *_BOUNDS, "flow.yaml"), {"BURSAR_EVICTIONS__MODE": "on"}
     ),
-    Act.QUEUES: Part(("rbac/queue.yaml", *_BOUNDS)),
-    Act.SCHEDULING: Part(
+    Act.QUEUES: ManifestPart(("rbac/queue.yaml", *_BOUNDS)),
+    Act.SCHEDULING: ManifestPart(
         ("rbac/scheduler.yaml", *_BOUNDS, "flow.yaml"),
         {"BURSAR_SCHEDULING__MODE": "on"},
     ),
-    Act.JOBS: Part(("training/jobs.yaml", *_BOUNDS), {"BURSAR_JOBS__MODE": "on"}),
-    Act.MIGRATION: Part(
+    Act.JOBS: ManifestPart(("training/jobs.yaml", *_BOUNDS), {"BURSAR_JOBS__MODE": "on"}),
+    Act.MIGRATION: ManifestPart(
         ("rbac/migrator.yaml", "rbac/evictor.yaml", *_BOUNDS, "flow.yaml"),
         {"BURSAR_MIGRATION__MODE": "on"},
     ),
 }
 #: The policy while the webhook is down.
-FLOOR = Part(("floor.yaml",))
+FLOOR = ManifestPart(("floor.yaml",))
 #: Reviews are answered by pods of their own.
-APART = Part(
+APART = ManifestPart(
     ("pods/webhook.yaml",),
     {
         "BURSAR_ADMISSION__CERTIFICATE": f"{MOUNTED}/tls/tls.crt",
@@ -135,8 +135,8 @@ APART = Part(
 )
 #: Questions are answered over HTTPS, for `kubectl bursar`: by `bursar up` itself, or by pods of their own.
 _API = ("questions/rights.yaml", "questions/askers.yaml", "questions/service.yaml")
-API_WITHIN = Part(_API, {"BURSAR_API__SERVES": "true"})
-API_APART = Part((*_API, "pods/api.yaml"))
+API_WITHIN = ManifestPart(_API, {"BURSAR_API__SERVES": "true"})
+API_APART = ManifestPart((*_API, "pods/api.yaml"))
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def has_variable(command: str, name: str) -> bool:
     return section != "ADMISSION" if command == "watch" else section in _TOLD[command]
 
 
-def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool) -> None:
+def _tell(workload: Json, parts: Iterable[ManifestPart], size: Size, *, is_acting: bool) -> None:
     """Add the parts' variables and Secrets to the pods of a workload."""
     spec = workload["spec"]["template"]["spec"]
     [container] = spec["containers"]

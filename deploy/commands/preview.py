@@ -21,7 +21,7 @@ _WRITTEN = ("managedFields", "resourceVersion", "generation", "creationTimestamp
 Json = dict[str, Any]
 
 
-class Cluster(Protocol):
+class PreviewClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
@@ -47,7 +47,7 @@ class Change(msgspec.Struct, frozen=True):
     purpose: str
 
 
-async def preview(cluster: Cluster, found: Sequence[Installed]) -> list[Change]:
+async def preview(cluster: PreviewClient, found: Sequence[Installed]) -> list[Change]:
     """The change of each object, in order. Raises ClusterUnavailableError where the server does not answer."""
     changes: list[Change] = []
     made: set[str] = set()
@@ -63,7 +63,9 @@ async def preview(cluster: Cluster, found: Sequence[Installed]) -> list[Change]:
     return changes
 
 
-async def _tried(cluster: Cluster, one: Json, *, is_checked: bool) -> tuple[str, tuple[str, ...]]:
+async def _tried(
+    cluster: PreviewClient, one: Json, *, is_checked: bool
+) -> tuple[str, tuple[str, ...]]:
     if not is_checked:
         return "new", ("checked once its namespace is there",)
     where = path(one)

@@ -26,10 +26,10 @@ from projections.quota_trees.decisions import admissions
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
 from reactors.catalogue import REACTORS
-from reactors.engine.verify import Mismatch, Rederived, decided_types, rederive
+from reactors.engine.verify import Mismatch, RederivedDecisions, decided_types, rederive
 from reactors.rederive.journals import rederive as journals_rederived
-from reactors.rederive.shape import Checked, Difference
-from reactors.rederive.snapshots import Compared, Comparison, compared
+from reactors.rederive.shape import Checked, DecisionDifference
+from reactors.rederive.snapshots import Compared, SnapshotComparison, compared
 
 
 class AllRederived(msgspec.Struct, frozen=True):
@@ -37,10 +37,10 @@ class AllRederived(msgspec.Struct, frozen=True):
     whether the newest snapshots match the history.
     """
 
-    decisions: Rederived
-    reviews: Rederived
-    observed: Rederived
-    releases: Rederived
+    decisions: RederivedDecisions
+    reviews: RederivedDecisions
+    observed: RederivedDecisions
+    releases: RederivedDecisions
     passed_over: Mapping[str, int]
     snapshots: Compared
 
@@ -53,15 +53,19 @@ class AllRederived(msgspec.Struct, frozen=True):
 
 def rederived(select: Select) -> AllRederived:
     """Every decision of every cluster, derived again from the archive."""
-    reactors = list[Rederived]()
-    reviews, observed, releases = list[Rederived](), list[Rederived](), list[Rederived]()
+    reactors = list[RederivedDecisions]()
+    reviews, observed, releases = (
+        list[RederivedDecisions](),
+        list[RederivedDecisions](),
+        list[RederivedDecisions](),
+    )
     passed_over: Counter[str] = Counter()
     kept = list[Compared]()
     transport, clock = MemoryTransport(), SystemClock()
     types = decided_types(REACTORS)
     with_decisions = sorted({*_clusters(select, decisions), *clusters(select, types)})
     for cluster in with_decisions:
-        comparison = Comparison(select, REACTORS, cluster, transport, clock, is_beside=True)
+        comparison = SnapshotComparison(select, REACTORS, cluster, transport, clock, is_beside=True)
         # One reading serves both, and one replica.
         history = partial(_history, select, cluster, see=comparison.apply)
         decided = _history(select, cluster, types)
@@ -103,18 +107,18 @@ def _history(
             yield event
 
 
-def _sum(parts: list[Rederived]) -> Rederived:
-    return Rederived(
+def _sum(parts: list[RederivedDecisions]) -> RederivedDecisions:
+    return RederivedDecisions(
         sum(part.same for part in parts), sum(part.passed_over for part in parts),
         tuple(one for part in parts for one in part.mismatches),
     )  # fmt: skip
 
 
-def _as_mismatches(checked: Checked) -> Rederived:
-    return Rederived(checked.same, 0, tuple(_mismatch(one) for one in checked.differences))
+def _as_mismatches(checked: Checked) -> RederivedDecisions:
+    return RederivedDecisions(checked.same, 0, tuple(_mismatch(one) for one in checked.differences))
 
 
-def _mismatch(one: Difference) -> Mismatch:
+def _mismatch(one: DecisionDifference) -> Mismatch:
     if one.recorded is None:
         return Mismatch("missing", one.id, one.sequence)
     return Mismatch("not_derived" if one.should is None else "altered", one.id, one.sequence)

@@ -69,7 +69,7 @@ def section_of(path: Path, name: str, settings: type[S]) -> S:
         ) from None
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TriedRules(msgspec.Struct, frozen=True):
     """The results of the rules on the history by ``policy``. ``modes``: the recorded modes of culling, in order."""
 
     played: list[CullingPlayed]
@@ -94,7 +94,7 @@ class Recording:
     def tried(
         self, policies: Sequence[tuple[CullingPolicy, Mode]], rules: Sequence[Rule] = RULES,
         progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> list[Tried]:  # fmt: skip
+    ) -> list[TriedRules]:  # fmt: skip
         """Policies on the recording, each in a mode, in one reading of it. ``progress`` gets the events read, and all."""
         select, cluster = self._select, self._cluster
         # The probes of the recording limit the check period.
@@ -117,7 +117,7 @@ class Recording:
             progress(part[-1].sequence - after, until - after)
         modes = tuple(dict.fromkeys(one.mode for one in self._recorded))
         return [
-            Tried(played, policy, modes)
+            TriedRules(played, policy, modes)
             for played, (policy, _) in zip(lab.end(), tried, strict=True)
         ]
 

@@ -18,10 +18,10 @@ from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at
 from reactors.lab.comparison import By, Comparison
 from reactors.lab.placements import (
-    Lives,
     PlacementChange,
     PlacementGroup,
     PlacementLab,
+    PodLives,
     outcome,
 )
 from reactors.scheduling import NAME
@@ -48,12 +48,12 @@ def tried_placements(
     known = at(select, REACTORS, cluster, first) if first else None
     opening = list(_opening(select, cluster, known, first)) if known is not None else []
     claims = known.cluster_state.claims.values() if known is not None else ()
-    lives = Lives(
+    lives = PodLives(
         begin.time_us if begin is not None else 0, [(one.namespace, one.name) for one in claims]
     )
     for event in opening:
         lives.apply(PodObserved.read(event), event)
-    types = [fact.wire_type for fact in Lives.reads]
+    types = [fact.wire_type for fact in PodLives.reads]
     for event, fact in facts(archived(select, cluster, types, after=first, until=last)):
         lives.apply(fact, event)
     if not lives.of:

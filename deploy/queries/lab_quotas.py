@@ -16,7 +16,7 @@ from projections.engine.segments.reading import event_at
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.lab.comparison import Comparison
 from reactors.lab.quotas import Changed, Limits, Proposed, QuotaGroup, outcomes, played
-from reactors.lab.quotas.arrivals import READS, Journals
+from reactors.lab.quotas.arrivals import READS, RecordedJournals
 from reactors.readers import Readers
 
 SECTION = "quotas"
@@ -159,11 +159,11 @@ def _check_above(quota: str, parents: dict[str, str]) -> None:
         above = parents.get(above, "")
 
 
-def _journals(select: Select, cluster: str, tried: Limits, last: int) -> Journals:
+def _journals(select: Select, cluster: str, tried: Limits, last: int) -> RecordedJournals:
     """All journals up to an event; with waiting workloads, if a recorded or a tried quota has a queue."""
     waits = any(one.queue for one in tried.values()) or _waited(select, cluster, last)
     readers = Readers(MemoryTransport(), SystemClock(), cluster=cluster, source="lab")
-    journals = Journals(readers if waits else None)
+    journals = RecordedJournals(readers if waits else None)
     types = [fact.wire_type for fact in (READS if waits else JOURNAL)]
     for part in archived(select, cluster, types, until=last, apart=False):
         for event in part:

@@ -21,7 +21,7 @@ from deploy.settings.near import absent
 from deploy.settings.place import LedgerPlace
 from projections.engine.tables import checkpoints
 from projections.evidence import moments
-from projections.quota_trees import Node, Tree
+from projections.quota_trees import Tree, TreeNode
 from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select
 from projections.quota_trees.shape import BUSINESS, ELASTIC
@@ -48,7 +48,7 @@ class QuotaQueries(msgspec.Struct, frozen=True):
         """Query the ledger, in the transaction of the trees."""
         return lambda query: [tuple(row) for row in self.connection.execute(query)]
 
-    def placed(self, name: str) -> tuple[Tree, Node]:
+    def placed(self, name: str) -> tuple[Tree, TreeNode]:
         """A quota by name, and its tree. Raises AbsentObjectError with similar names."""
         for kind in (BUSINESS, ELASTIC):
             tree = self.journals.trees.get(self.journals.places.get((kind, name), ""))

@@ -29,7 +29,7 @@ from reactors.scheduling.shape import Nominated
 from reactors.scheduling.state import SchedulingState
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TriedPod(msgspec.Struct, frozen=True):
     """A pod of a file, and its predicted placement."""
 
     pod: Pod
@@ -168,7 +168,7 @@ def tried(
     namespace: str,
     labels: LabelPolicy,
     sequence: int,
-) -> list[Tried]:
+) -> list[TriedPod]:
     """Place the pods one after the other. Each takes its room from those that follow, also after preemption.
 
     Raises ObservationError.
@@ -189,5 +189,5 @@ def tried(
             columns.place(pod, room.node)
         elif found.node:
             columns.place(pod, found.node)
-        done.append(Tried(pod, found))
+        done.append(TriedPod(pod, found))
     return done

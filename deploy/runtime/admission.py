@@ -37,7 +37,7 @@ from reactors.admission.coverage.owners import Controllers
 from reactors.admission.metrics import figures
 from reactors.admitting import Admission, failing, following, outlining, proving, shadowed
 from reactors.diagnosis import Diagnosis
-from reactors.effectors.events import Recorder, Writes
+from reactors.effectors.events import EventClient, Recorder
 from reactors.queue.hold import Hold
 from reactors.queue.metrics import figures as queue_figures
 from reactors.queue.notices import notice
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from bus.kube.client import KubeCluster
 
 
-class Applies(Writes, Registers, Protocol):
+class Applies(EventClient, Registers, Protocol):
     """Cluster operations of registration, queues and Events."""
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
@@ -160,7 +160,7 @@ def controllers_of(settings: AdmissionSettings) -> Controllers:
 
 @asynccontextmanager
 async def _recording(
-    admission: Admission, cluster: Writes, clock: Clock, mode: str
+    admission: Admission, cluster: EventClient, clock: Clock, mode: str
 ) -> AsyncIterator[None]:
     """Report new refusals and holds as Events. Earlier ones were reported when they happened."""
 

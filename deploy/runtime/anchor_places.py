@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bus.object_store import SCHEME as OBJECTS
 from deploy.errors import SettingsError
 from deploy.settings.load import cluster_access
-from projections.engine.anchors import DailyHeads, LoggedHeads, Objects, Place
+from projections.engine.anchors import AnchorPlace, DailyHeads, LoggedHeads, Objects
 
 if TYPE_CHECKING:
     from deploy.settings.shape import Settings
@@ -33,7 +33,7 @@ def is_place(address: str) -> bool:
     return address.startswith((OBJECTS, CONFIG_MAPS, LOG))
 
 
-def place_of(address: str, settings: Settings) -> Place:
+def place_of(address: str, settings: Settings) -> AnchorPlace:
     """The place at ``address``. Raises SettingsError for an unknown address, or if its cluster is not found."""
     if address.startswith(OBJECTS):
         return Objects(address)
@@ -51,7 +51,7 @@ def place_of(address: str, settings: Settings) -> Place:
     return DailyHeads(found)
 
 
-def _logged(url: str, settings: Settings) -> Place:
+def _logged(url: str, settings: Settings) -> AnchorPlace:
     key = settings.ledger.anchor_key
     if key is None and not url.startswith("https://"):
         raise SettingsError(

@@ -93,14 +93,14 @@ def reading_all(place: LedgerPlace) -> Iterator[dict[str, sa.Connection]]:
         yield {one.cluster: stack.enter_context(reading(one)) for one in places(place)}
 
 
-def added(parts: Iterable[list[reports.Row]]) -> list[reports.Row]:
+def added(parts: Iterable[list[reports.ReportRow]]) -> list[reports.ReportRow]:
     """The rows of several clusters as one answer: groups of one name are one group."""
     from projections import reports
 
-    found: dict[tuple[Any, ...], reports.Row] = {}
+    found: dict[tuple[Any, ...], reports.ReportRow] = {}
     for rows in parts:
         for row in rows:
-            sums = found.setdefault(row.key, reports.Row(row.key, reports.Sums())).sums
+            sums = found.setdefault(row.key, reports.ReportRow(row.key, reports.Sums())).sums
             for name in reports.Sums.__struct_fields__:
                 setattr(sums, name, getattr(sums, name) + getattr(row.sums, name))
     return list(found.values())

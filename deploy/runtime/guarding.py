@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from bus.errors import BusUnavailableError, PermissionDeniedError
-from bus.jetstream import GuardLine, JetStream, State, require_safe
+from bus.jetstream import GuardLine, JetStream, Safety, require_safe
 from bus.metrics import Metric, Sample
 from bus.stored_blocks import closed_blocks, record_blocks, recorded_blocks
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 #: How often the bus is checked again.
 GUARD_SECONDS = 60.0
 
-_HOW = {State.OK: 0, State.UNKNOWN: 1, State.WEAK: 2, State.UNSAFE: 3}
+_HOW = {Safety.OK: 0, Safety.UNKNOWN: 1, Safety.WEAK: 2, Safety.UNSAFE: 3}
 
 
 async def guarded(opened: Bus) -> None:
@@ -41,7 +41,7 @@ async def guarded(opened: Bus) -> None:
             if opened.transport.given_up:
                 raise
             _log.warning("the bus cannot be checked now: %s", error)
-            opened.guard[:] = [structs.replace(line, state=State.UNKNOWN) for line in opened.guard]
+            opened.guard[:] = [structs.replace(line, state=Safety.UNKNOWN) for line in opened.guard]
             continue
         opened.guard[:] = found
         require_safe(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptScope(msgspec.Struct, frozen=True):
     """The cluster and the namespace to which a caller is limited."""
 
     cluster: str
@@ -18,4 +18,4 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 #: Of the only question of a process; None = the caller may ask about everything.
-caller: Kept | None = None
+caller: KeptScope | None = None

@@ -41,7 +41,7 @@ NOT_REVIEWED = "a request passed without a review"
 _log = logging.getLogger(__name__)
 
 
-class Creates(Protocol):
+class ProofClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Any:
@@ -66,7 +66,7 @@ class Proof(msgspec.Struct):
 class Prover:
     """Requests dry-run reviews of the webhook registered at one cluster."""
 
-    def __init__(self, cluster: Creates, wanted: AdmissionSettings, clock: Clock) -> None:
+    def __init__(self, cluster: ProofClient, wanted: AdmissionSettings, clock: Clock) -> None:
         self._cluster = cluster
         self._wanted = wanted
         self._clock = clock

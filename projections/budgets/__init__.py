@@ -9,14 +9,14 @@ Source: docs/quotas.md (cash); docs/architecture.md.
 """
 
 from projections.budgets.periods import Every, Period, Schedule
-from projections.budgets.spend import Piece, Spend, committed, spend_of
+from projections.budgets.spend import Spend, SpendPiece, committed, spend_of
 from projections.budgets.status import (
     WARN_PERCENT,
     BudgetStatus,
     Exhaustion,
+    ExhaustionRule,
     OnExhaustion,
     Phase,
-    Rule,
     advance,
 )
 
@@ -25,13 +25,13 @@ __all__ = [
     "BudgetStatus",
     "Every",
     "Exhaustion",
+    "ExhaustionRule",
     "OnExhaustion",
     "Period",
     "Phase",
-    "Piece",
-    "Rule",
     "Schedule",
     "Spend",
+    "SpendPiece",
     "advance",
     "committed",
     "spend_of",

@@ -25,7 +25,7 @@ from projections.engine.contract import Integer, row_table
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
 from projections.evidence import MOVING, moments
-from projections.quotas import Quota
+from projections.quotas import QuotaHistory
 
 budgets = row_table(
     "budgets",
@@ -48,7 +48,7 @@ class CurrentBudgets:
     def __init__(self, rows: Rows, _: Restate) -> None:
         self._select = rows.reader.select
         self._touched: dict[str, int] = {}
-        self._quotas: dict[str, Quota] = {}
+        self._quotas: dict[str, QuotaHistory] = {}
         self._periods: dict[str, Period] = {}
         self._turns: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._moments_us: dict[str, int] = defaultdict(int)
@@ -75,11 +75,11 @@ class CurrentBudgets:
                 self._begin(self._quotas[uid])
                 self._touched[uid] = event.sequence
 
-    def check(self, row: Quota) -> None:
+    def check(self, row: QuotaHistory) -> None:
         """Raise where the periods of a quota cannot be reckoned."""
         self._period(row)
 
-    def follow(self, before: Quota | None, after: Quota, sequence: int) -> None:
+    def follow(self, before: QuotaHistory | None, after: QuotaHistory, sequence: int) -> None:
         """A quota says something new."""
         was_known = after.uid in self._quotas
         self._declare(after)
@@ -106,21 +106,21 @@ class CurrentBudgets:
     def settle(self) -> None:
         """All rows in memory are in use."""
 
-    def _declare(self, quota: Quota) -> None:
+    def _declare(self, quota: QuotaHistory) -> None:
         if self._period(quota) is not None:
             self._begin(quota)
         else:
             self._quotas.pop(quota.uid, None)
             self._periods.pop(quota.uid, None)
 
-    def _begin(self, quota: Quota) -> None:
+    def _begin(self, quota: QuotaHistory) -> None:
         period = self._period(quota)
         assert period is not None
         self._quotas[quota.uid], self._periods[quota.uid] = quota, period
         if period.end_s is not None:
             heapq.heappush(self._turns[quota.cluster], (period.end_s, quota.uid))
 
-    def _period(self, quota: Quota) -> Period | None:
+    def _period(self, quota: QuotaHistory) -> Period | None:
         """The period around the moment; None for a quota without a budget."""
         if quota.observed is None or not quota.observed.cash:
             return None

@@ -32,7 +32,7 @@ budget_entries = row_table(
 )
 
 
-class Entry(msgspec.Struct, frozen=True):
+class BudgetEntry(msgspec.Struct, frozen=True):
     """One row: the recorded credit, its time (``time_us``), and its cluster. Amounts in unit·seconds."""
 
     cluster: str
@@ -46,18 +46,18 @@ def keys(fact: BudgetCredited, event: Event) -> tuple[Key]:
     return ((event.cluster, fact.ref),)
 
 
-def fold(row: Entry | None, fact: BudgetCredited, event: Event) -> Entry:
+def fold(row: BudgetEntry | None, fact: BudgetCredited, event: Event) -> BudgetEntry:
     """The entry recorded first; the text decides between two of one moment."""
     if row is not None and _order(row.time_us, row.fact) <= _order(event.time_us, fact):
         return row
-    return Entry(event.cluster, fact, event.time_us, event.sequence)
+    return BudgetEntry(event.cluster, fact, event.time_us, event.sequence)
 
 
 def _order(time_us: int, fact: BudgetCredited) -> tuple[int, bytes]:
     return (time_us, msgspec.json.encode(fact))
 
 
-def credited(entries: list[Entry], key: str, period: Period) -> int:
+def credited(entries: list[BudgetEntry], key: str, period: Period) -> int:
     """The entries' addition to the budget of ``key`` in a period; below 0 if they take more than they give."""
     total = 0
     for entry in entries:
@@ -68,7 +68,7 @@ def credited(entries: list[Entry], key: str, period: Period) -> int:
     return total
 
 
-codec = Codec(Entry, budget_entries, spread="fact")
+codec = Codec(BudgetEntry, budget_entries, spread="fact")
 
 projection = Projection(
     name="budget_entries",

@@ -19,7 +19,7 @@ from projections.budgets.entries import budget_entries, codec, credited
 from projections.budgets.keys import account, account_of, is_paid_from
 from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
-from projections.budgets.spend import Piece, Spend, committed, spend_of
+from projections.budgets.spend import Spend, SpendPiece, committed, spend_of
 from projections.budgets.status import BudgetStatus
 from projections.evidence import moments_s
 from projections.pod_runs import held_segments, pod_runs
@@ -190,7 +190,7 @@ def _is_paid_from(column: sa.ColumnElement[str], account: str) -> sa.ColumnEleme
 
 def _pieces(
     select: Select, cluster: str, quota: str, account: str, lo: int, hi: int
-) -> Iterator[Piece]:
+) -> Iterator[SpendPiece]:
     """Segments in [lo, hi) paid from ``account``."""
     columns = held_segments.c
     touching = (
@@ -200,7 +200,7 @@ def _pieces(
     return _held(select, cluster, quota, account, *touching)
 
 
-def _open(select: Select, cluster: str, quota: str, key: str) -> Iterator[Piece]:
+def _open(select: Select, cluster: str, quota: str, key: str) -> Iterator[SpendPiece]:
     """Open segments paid from the account of ``key``, with their deadlines."""
     name = account_of(key)
     if name is None:
@@ -211,7 +211,7 @@ def _open(select: Select, cluster: str, quota: str, key: str) -> Iterator[Piece]
 
 def _held(
     select: Select, cluster: str, quota: str, name: str, *where: sa.ColumnElement[bool]
-) -> Iterator[Piece]:
+) -> Iterator[SpendPiece]:
     resource = name.split(".")[0]
     columns = held_segments.c
     amount, type_ = (columns[column] for column in AMOUNTS[resource])
@@ -223,4 +223,4 @@ def _held(
     )
     for *piece, named in select(query):
         if is_paid_from(name, account(resource, named)):
-            yield Piece(*piece)
+            yield SpendPiece(*piece)

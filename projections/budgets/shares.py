@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 
-class Share(msgspec.Struct, frozen=True):
+class BudgetShare(msgspec.Struct, frozen=True):
     """One cluster's part of a budget in unit·seconds, as in ``v1_budget``. ``is_known``: its cluster is connected now."""
 
     cluster: str
@@ -24,7 +24,7 @@ class Share(msgspec.Struct, frozen=True):
     is_known: bool
 
 
-def moves(shares: Iterable[Share], hour: int) -> dict[str, int]:
+def moves(shares: Iterable[BudgetShare], hour: int) -> dict[str, int]:
     """The credit of each share, in unit·seconds, so all last equally long at this period's rate of spending.
 
     ``hour``: unit·seconds of an hour of the key; only whole ones are moved. The credits sum to 0. Amounts still

@@ -15,7 +15,7 @@ import msgspec
 from projections.budgets.periods import Period
 
 
-class Piece(msgspec.Struct, frozen=True):
+class SpendPiece(msgspec.Struct, frozen=True):
     """``amount`` held over [start_s, end_s); ``end_s`` None while it is open.
 
     ``deadline_s``: the latest second of its stop; None without a bound.
@@ -56,7 +56,7 @@ class Spend(msgspec.Struct, frozen=True):
         return Spend(self.closed - other.closed, self.rate - other.rate, self.offset - other.offset)
 
 
-def spend_of(piece: Piece, period: Period) -> Spend:
+def spend_of(piece: SpendPiece, period: Period) -> Spend:
     """A piece's spending within a period."""
     start_s = max(piece.start_s, period.start_s)
     if period.end_s is not None and start_s >= period.end_s:
@@ -67,7 +67,7 @@ def spend_of(piece: Piece, period: Period) -> Spend:
     return Spend(piece.amount * max(0, end_s - start_s))
 
 
-def committed(pieces: Iterable[Piece], period: Period, second: int) -> int:
+def committed(pieces: Iterable[SpendPiece], period: Period, second: int) -> int:
     """The possible spending of open pieces from ``second`` to their deadlines, or to the period's end.
 
     Pieces without a deadline commit nothing: nothing is promised for them. Source: Slurm, GrpTRESRunMins.

@@ -31,14 +31,14 @@ class OnExhaustion(StrEnum):
     GRACE_THEN_EVICT = "GraceThenEvict"
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ExhaustionRule(msgspec.Struct, frozen=True):
     """A quota's rule for exhaustion. ``grace_s`` counts for GraceThenEvict alone."""
 
     on_exhaustion: OnExhaustion = OnExhaustion.DENY_NEW
     grace_s: int = 0
 
     @classmethod
-    def of(cls, budget: Budget) -> Rule:
+    def of(cls, budget: Budget) -> ExhaustionRule:
         """The rule in a quota's object."""
         return cls(OnExhaustion(budget.exhaustion), budget.grace_seconds)
 
@@ -100,7 +100,7 @@ class Exhaustion(msgspec.Struct, frozen=True):
     warned_s: int | None = None
     exhausted_s: int | None = None
 
-    def phase(self, rule: Rule) -> Phase:
+    def phase(self, rule: ExhaustionRule) -> Phase:
         """The phase at ``at_s``."""
         if self.exhausted_s is not None:
             over_s = self.grace_over_s(rule)
@@ -108,7 +108,7 @@ class Exhaustion(msgspec.Struct, frozen=True):
             return Phase.GRACE_OVER if is_over else Phase.EXHAUSTED
         return Phase.OK if self.warned_s is None else Phase.WARNED
 
-    def grace_over_s(self, rule: Rule) -> int | None:
+    def grace_over_s(self, rule: ExhaustionRule) -> int | None:
         """When running work may be ended; None where it may not be, or nothing is exhausted."""
         if self.exhausted_s is None or rule.on_exhaustion is not OnExhaustion.GRACE_THEN_EVICT:
             return None

@@ -25,7 +25,7 @@ from projections.cluster.rows import Pod
 from projections.cluster.state import ClusterState
 from projections.devices.requested import CardFacts, requested
 from projections.devices.sizes import sized
-from projections.devices.supply import COUNTERS, DEVICE, Supplied, supplied
+from projections.devices.supply import COUNTERS, DEVICE, SuppliedDevice, supplied
 
 #: The facts with an effect on a pod's milli-cards, besides those of pods and complete lists.
 READS: tuple[type[Fact], ...] = (
@@ -73,14 +73,16 @@ def _given_milli(state: ClusterState, pod: Pod) -> int | None:
     return total
 
 
-def _supplied(state: ClusterState, result: DeviceResult, kind: str, name: str) -> Supplied | None:
+def _supplied(
+    state: ClusterState, result: DeviceResult, kind: str, name: str
+) -> SuppliedDevice | None:
     """A device, or a set of counters, of the result's pool as its newest slices show it."""
     pool = (result.driver, result.pool)
     slices = [one for one in state.slices.values() if (one.driver, one.pool) == pool]
     for row in sorted(slices, key=lambda one: (-one.generation, one.uid)):
         counters = row.counters() if kind == COUNTERS else {}
         if name in counters:
-            return Supplied(row.node, None, counters[name])
+            return SuppliedDevice(row.node, None, counters[name])
         devices = row.devices() if kind == DEVICE else ()
         for device in devices:
             if device.name == name:

@@ -75,7 +75,7 @@ from projections.cluster.pod_terms import (
 from projections.cluster.reservations import Reservation, reservation
 from projections.cluster.rows import POD, Node, PriorityClass
 from projections.cluster.runtimes import training_runtime
-from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
+from projections.cluster.volumes import CsiNode, Pvc, StorageClass, Volume
 
 #: Of an observation: the kind of its object, "" = named in the fact; and the maker of the row.
 OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
@@ -90,7 +90,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     NodeMetricObserved: (NodeLoad.kind, node_load),
     NodeDevicesObserved: (NodeDevices.kind, devices.node_devices),
     NodeTopologyObserved: (NodeTopology.kind, node_topology),
-    ClaimObserved: (Claim.kind, volumes.claim),
+    ClaimObserved: (Pvc.kind, volumes.claim),
     VolumeObserved: (Volume.kind, volumes.volume),
     StorageClassObserved: (StorageClass.kind, volumes.storage_class),
     CsiNodeObserved: (CsiNode.kind, volumes.csi_node),
@@ -116,7 +116,7 @@ VANISHED: dict[type[Fact], str] = {
     NodeMetricVanished: NodeLoad.kind,
     NodeDevicesVanished: NodeDevices.kind,
     NodeTopologyVanished: NodeTopology.kind,
-    ClaimVanished: Claim.kind,
+    ClaimVanished: Pvc.kind,
     VolumeVanished: Volume.kind,
     StorageClassVanished: StorageClass.kind,
     CsiNodeVanished: CsiNode.kind,

@@ -46,7 +46,7 @@ class Status(msgspec.Struct, frozen=True):
     conditions: tuple[ReservationCondition, ...] = ()
 
 
-class Given(msgspec.Struct, frozen=True, gc=False):
+class ReservationShare(msgspec.Struct, frozen=True, gc=False):
     """A pod's allocation from a reservation."""
 
     reservation: str
@@ -57,7 +57,7 @@ class SavedReservations(msgspec.Struct):
     """The part of a snapshot for the scheduler's allocations from reservations."""
 
     statuses: dict[str, Status]
-    given: dict[str, Given]
+    given: dict[str, ReservationShare]
     ticked_us: int
 
 

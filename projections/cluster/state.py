@@ -61,7 +61,7 @@ from projections.cluster.rows import (
     Workload,
 )
 from projections.cluster.runtimes import Runtimes, TrainingRuntime
-from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
+from projections.cluster.volumes import CsiNode, Pvc, StorageClass, Volume
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
@@ -85,7 +85,7 @@ class SavedCluster(msgspec.Struct):
     _loads: SavedStore[NodeLoad]
     _node_devices: SavedStore[NodeDevices]
     _topologies: SavedStore[NodeTopology]
-    _claims: SavedStore[Claim]
+    _claims: SavedStore[Pvc]
     _volumes: SavedStore[Volume]
     _storage_classes: SavedStore[StorageClass]
     _csi_nodes: SavedStore[CsiNode]
@@ -136,7 +136,7 @@ class ClusterState(Part):
         self._loads: ObjectStore[NodeLoad] = ObjectStore(self._changes)
         self._node_devices: ObjectStore[NodeDevices] = ObjectStore(self._changes)
         self._topologies: ObjectStore[NodeTopology] = ObjectStore(self._changes)
-        self._claims: ObjectStore[Claim] = ObjectStore(self._changes)
+        self._claims: ObjectStore[Pvc] = ObjectStore(self._changes)
         self._volumes: ObjectStore[Volume] = ObjectStore(self._changes)
         self._storage_classes: ObjectStore[StorageClass] = ObjectStore(self._changes)
         self._csi_nodes: ObjectStore[CsiNode] = ObjectStore(self._changes)
@@ -151,7 +151,7 @@ class ClusterState(Part):
         self._runtimes: ObjectStore[TrainingRuntime] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
-            _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
+            _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Pvc.kind: self._claims,
             Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,

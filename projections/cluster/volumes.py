@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ClaimKey: TypeAlias = tuple[str, str]
 
 
-class Claim(msgspec.Struct, gc=False):
+class Pvc(msgspec.Struct, gc=False):
     """A PersistentVolumeClaim."""
 
     kind: ClassVar[str] = "PersistentVolumeClaim"
@@ -118,9 +118,9 @@ class CsiNode(msgspec.Struct, gc=False):
     listed_us: int = 0
 
 
-def claim(fact: ClaimObserved, time_us: int, known: Claim | None) -> Claim:
+def claim(fact: ClaimObserved, time_us: int, known: Pvc | None) -> Pvc:
     """The row of a claim."""
-    return Claim(
+    return Pvc(
         fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, fact.volume, fact.is_bound,
         fact.is_lost, fact.is_terminating, intern(fact.storage_class), _modes(fact.access_modes), fact.requested_bytes,
         fact.is_block, fact.has_selector, intern(fact.selected_node), fact.owner, time_us,

@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 import msgspec
 
 from bus.clock import SECOND_US
-from projections.devices.claims import Claim
+from projections.devices.claims import ClaimHistory
 from projections.devices.holding import GRACE_S, OPEN, Span, Use, held
 from projections.devices.sizes import WHOLE
 
@@ -28,7 +28,7 @@ Taken = tuple[int, int, int]
 class Occupant(msgspec.Struct, frozen=True):
     """A claim: its results with their holding pods, and all its pods with a bind or with unknown time."""
 
-    claim: Claim
+    claim: ClaimHistory
     uses: list[Use]
     pods: list[Span]
 
@@ -43,7 +43,7 @@ class Occupant(msgspec.Struct, frozen=True):
         return found
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False):
+class CardPiece(msgspec.Struct, frozen=True, gc=False):
     """A part of a card over [``from_s``, ``to_s``). ``part``: the number of the result; ``pod`` "": held by no pod.
 
     ``since_s``: the start of the reserved interval around this piece.
@@ -61,18 +61,18 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     gpu_memory_mib: int = 0
 
 
-def pieces(occupants: Sequence[Occupant], of: Collection[str]) -> list[Piece]:
+def pieces(occupants: Sequence[Occupant], of: Collection[str]) -> list[CardPiece]:
     """The parts of the claims ``of``. ``occupants``: these, and all others on their cards at the same time."""
     ordered = sorted(occupants, key=lambda one: one.claim.uid)
     numbers = {id(use): number for one in ordered for number, use in enumerate(one.uses)}
     taken: dict[str, list[Taken]] = defaultdict(list)
-    found: list[Piece] = []
+    found: list[CardPiece] = []
     for one in held([use for occupant in ordered for use in occupant.uses]):
         memory = one.gpu_memory_mib
         for card, milli in _by_card(one.use, one.gpu_milli):
             taken[card].append((one.from_s, one.to_s, milli))
             found.append(
-                Piece(
+                CardPiece(
                     HELD, one.use, numbers[id(one.use)], card, one.uid, one.from_s, one.from_s,
                     one.to_s, milli, memory,
                 )
@@ -92,7 +92,7 @@ def pieces(occupants: Sequence[Occupant], of: Collection[str]) -> list[Piece]:
                     for a, b, amount in left(milli, taken[card], from_s, to_s):
                         taken[card].append((a, b, amount))
                         number = numbers[id(use)]
-                        found.append(Piece(kind, use, number, card, "", from_s, a, b, amount))
+                        found.append(CardPiece(kind, use, number, card, "", from_s, a, b, amount))
     return _joined(one for one in found if one.use.claim.uid in of)
 
 
@@ -179,13 +179,13 @@ def left(amount: int, taken: Iterable[Taken], from_s: int, to_s: int) -> list[Ta
     return found
 
 
-def _joined(found: Iterable[Piece]) -> list[Piece]:
+def _joined(found: Iterable[CardPiece]) -> list[CardPiece]:
     """Consecutive pieces with equal amounts are one."""
 
-    def same(one: Piece) -> tuple[str, int, str, str, str]:
+    def same(one: CardPiece) -> tuple[str, int, str, str, str]:
         return one.use.claim.uid, one.part, one.card, one.kind, one.pod
 
-    joined: list[Piece] = []
+    joined: list[CardPiece] = []
     for _, together in groupby(sorted(found, key=lambda one: (same(one), one.from_s)), same):
         row = list(together)
         kept = [row[0]]
@@ -199,6 +199,6 @@ def _joined(found: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def _amount(one: Piece) -> tuple[int, int, int]:
+def _amount(one: CardPiece) -> tuple[int, int, int]:
     since_s = 0 if one.kind == HELD else one.since_s
     return one.gpu_milli, one.gpu_memory_mib, since_s

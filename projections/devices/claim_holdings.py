@@ -14,16 +14,16 @@ from bus.events.devices import Allocation
 from projections.devices import claims as claim_rows
 from projections.devices import supply as supply_rows
 from projections.devices.cards import Occupant
-from projections.devices.claims import Claim, allocations
-from projections.devices.claims import Given as Allocated
-from projections.devices.held import NOTHING_GIVEN, Amounts, Given
+from projections.devices.claims import ClaimAllocation as Allocated
+from projections.devices.claims import ClaimHistory, allocations
+from projections.devices.held import NOTHING_GIVEN, Amounts, ClaimedCards
 from projections.devices.holding import GRACE_S, OPEN, Span, Use, claims_of, held, meet, spans
 from projections.devices.index import ClaimIndex
 from projections.devices.sizes import Size, sized
 from projections.engine.rows import Rows
 
 #: Takes a claim; returns the time of its last observation, and of the first complete list after that without it.
-Absent = Callable[[Claim], tuple[int, int | None]]
+Absent = Callable[[ClaimHistory], tuple[int, int | None]]
 #: Takes a pod's uid; when it held, None where it is not known.
 SpanOf = Callable[[str], Span | None]
 
@@ -37,7 +37,7 @@ class ClaimHoldings:
         self._absent = absent
         self._span_of = span_of
 
-    def given(self, pod: Span) -> Given:
+    def given(self, pod: Span) -> ClaimedCards:
         """A pod's holdings by its claims."""
         mine = self._claims(pod)
         if not mine and not pod.names:
@@ -69,9 +69,9 @@ class ClaimHoldings:
         if is_unseen:
             flags.add("claim_unseen")
         timeline = _timeline(pod, held(list(uses.values())))
-        return Given(timeline, frozenset() if is_unseen else pod.claimed, frozenset(flags))
+        return ClaimedCards(timeline, frozenset() if is_unseen else pod.claimed, frozenset(flags))
 
-    def occupant(self, claim: Claim) -> Occupant:
+    def occupant(self, claim: ClaimHistory) -> Occupant:
         """A claim with its allocation, and all its pods."""
         given = self._given(claim)
         uses = [
@@ -93,13 +93,13 @@ class ClaimHoldings:
                         use.pods.append((pod, from_s, to_s))
         return Occupant(claim, uses, pods)
 
-    def of_claim(self, claim: Claim) -> set[str]:
+    def of_claim(self, claim: ClaimHistory) -> set[str]:
         """The pods to look at again when a claim changed."""
         mine = self.pods_of(claim)
         spans = [span for uid in sorted(mine) if (span := self._span_of(uid)) is not None]
         return mine | self._beside(claim, spans)
 
-    def pods_of(self, claim: Claim) -> set[str]:
+    def pods_of(self, claim: ClaimHistory) -> set[str]:
         """The pods naming a claim, and its owning pod."""
         found = set(self.index.naming(claim.cluster, claim.namespace, claim.name))
         if claim.is_generated and claim.owner:
@@ -130,23 +130,23 @@ class ClaimHoldings:
         spans = {uid: span for uid in uids if (span := self._span_of(uid)) is not None}
         return {uid for pod in pods for uid, span in spans.items() if meet(span, pod)}
 
-    def _claims(self, pod: Span) -> list[Claim]:
-        def named(name: str) -> Iterator[Claim]:
+    def _claims(self, pod: Span) -> list[ClaimHistory]:
+        def named(name: str) -> Iterator[ClaimHistory]:
             return self._known(self.index.named(pod.cluster, pod.namespace, name))
 
         return claims_of(pod, named, self._known(self.index.own(pod.uid)))
 
-    def _known(self, uids: Iterable[str]) -> Iterator[Claim]:
+    def _known(self, uids: Iterable[str]) -> Iterator[ClaimHistory]:
         for uid in sorted(uids):
             if (claim := self._claim(uid)) is not None:
                 yield claim
 
-    def _claim(self, uid: str) -> Claim | None:
-        row: Claim | None = self._rows.get(claim_rows.projection, (uid,))
+    def _claim(self, uid: str) -> ClaimHistory | None:
+        row: ClaimHistory | None = self._rows.get(claim_rows.projection, (uid,))
         return row
 
     def _use(
-        self, claim: Claim, pod: Span, uses: dict[tuple[str, int, int], Use]
+        self, claim: ClaimHistory, pod: Span, uses: dict[tuple[str, int, int], Use]
     ) -> tuple[bool, set[str]]:
         """Add the holdings of ``pod`` from a claim; returns whether there are any, and flags."""
         found, flags = spans(pod, self._given(claim))
@@ -159,13 +159,13 @@ class ClaimHoldings:
                 uses[key].pods.append((pod, from_s, to_s))
         return bool(found), flags
 
-    def _given(self, claim: Claim) -> list[Allocated]:
+    def _given(self, claim: ClaimHistory) -> list[Allocated]:
         # Absence is read from lists; a released claim needs none.
         is_open = isinstance(claim.history[-1][2], Allocation)
         return allocations(claim, self._absent(claim) if is_open else None)
 
     def _share(
-        self, claim: Claim, uid: str, pod: Span, uses: dict[tuple[str, int, int], Use]
+        self, claim: ClaimHistory, uid: str, pod: Span, uses: dict[tuple[str, int, int], Use]
     ) -> None:
         """Add the holdings of another pod from a claim beside ``pod``, if it is its claim."""
         span = self._span_of(uid)
@@ -188,7 +188,7 @@ class ClaimHoldings:
                     for other in self.pods_of(claim) - {pod.uid}:
                         self._share(claim, other, pod, uses)
 
-    def _until(self, uids: Iterable[str], second: int) -> Iterator[Claim]:
+    def _until(self, uids: Iterable[str], second: int) -> Iterator[ClaimHistory]:
         """The claims with a possible holding of the pod at a second, or later."""
         for uid in uids:
             self._rows.want(claim_rows.projection, (uid,))
@@ -198,7 +198,7 @@ class ClaimHoldings:
             if any(us is None or us // SECOND_US + GRACE_S > second for us in ends):
                 yield claim
 
-    def _beside(self, claim: Claim, pods: Iterable[Span]) -> set[str]:
+    def _beside(self, claim: ClaimHistory, pods: Iterable[Span]) -> set[str]:
         """Pods of other claims with a share of this claim's rest of a device while one of ``pods`` holds."""
         pods = [pod for pod in pods if pod.start_s is not None]
         if not pods:
@@ -220,7 +220,7 @@ class ClaimHoldings:
         return self.together(found, pods) if found else found
 
     def _size(self, cluster: str, us: int, result: Any) -> Size:
-        def known(kind: str, name: str) -> supply_rows.Supplied | None:
+        def known(kind: str, name: str) -> supply_rows.SuppliedDevice | None:
             row = self._supply(cluster, result.driver, result.pool, kind, name)
             return row.at(us) if row else None
 

@@ -17,14 +17,14 @@ from bus.events.pods import PodState
 from bus.events.vocabulary import Fact
 from projections.devices import supply
 from projections.devices.claim_holdings import ClaimHoldings
-from projections.devices.claims import Claim, claims
+from projections.devices.claims import ClaimHistory, claims
 from projections.devices.claims import projection as claim_rows
 from projections.devices.groups import cards_of
-from projections.devices.held import NOTHING_GIVEN, Given
+from projections.devices.held import NOTHING_GIVEN, ClaimedCards
 from projections.devices.holding import Span
 from projections.devices.index import ClaimIndex
 from projections.devices.occupied import OccupiedCards
-from projections.devices.pods import Around, CardPod, ListPart, ObjectLists, PodRow, Pods
+from projections.devices.pods import CardPod, ListPart, ObjectLists, PodRow, Pods, PodSurroundings
 from projections.devices.shape import card_segments, claim_cards, claim_devices
 from projections.devices.shared_cards import RESERVING
 from projections.devices.supply import Supply
@@ -36,7 +36,7 @@ from projections.engine.rows import Rows
 class ClaimedPods:
     """The holdings of pods in memory by claims."""
 
-    def __init__(self, rows: Rows, pods: Pods, around: Around, lists: ObjectLists) -> None:
+    def __init__(self, rows: Rows, pods: Pods, around: PodSurroundings, lists: ObjectLists) -> None:
         self._rows = rows
         self._pods = pods
         self._lists = lists
@@ -86,7 +86,7 @@ class ClaimedPods:
         if pod.cards or claims or before is None or _team(before) != _team(pod):
             self.moved(pod)
 
-    def given(self, pod: CardPod, start_s: int, end_s: int | None) -> Given:
+    def given(self, pod: CardPod, start_s: int, end_s: int | None) -> ClaimedCards:
         """The holdings of ``pod`` by claims from its start to its end."""
         if self._index.is_empty:
             return NOTHING_GIVEN
@@ -120,9 +120,9 @@ class ClaimedPods:
         self._pods.load(found)
         return self._holdings.together(found, both)
 
-    def follow(self, before: Any, after: Claim | Supply, sequence: int) -> set[str]:
+    def follow(self, before: Any, after: ClaimHistory | Supply, sequence: int) -> set[str]:
         """A claim or a device changed; the pods to derive again."""
-        if isinstance(after, Claim):
+        if isinstance(after, ClaimHistory):
             self._index.put_claim(after, sequence)
             found = self._holdings.of_claim(after)
             self._cards.claims_changed([after.uid])
@@ -154,7 +154,7 @@ class ClaimedPods:
             self._rows.want(claim_rows, (uid,))
         self._rows.fetch()
         for uid in covered:
-            claim: Claim | None = self._rows.get(claim_rows, (uid,))
+            claim: ClaimHistory | None = self._rows.get(claim_rows, (uid,))
             if claim is None or claim.cluster != part.cluster:
                 continue
             if is_late or self._lists.may_change(claim, part):
@@ -178,7 +178,7 @@ class ClaimedPods:
         self._lists.settle()
         self._index.settle()
 
-    def _absent(self, claim: Claim) -> tuple[int, int | None]:
+    def _absent(self, claim: ClaimHistory) -> tuple[int, int | None]:
         found = self._lists.absence(claim)
         return found.seen_us, found.missed_us
 

@@ -54,7 +54,7 @@ KIND = "ResourceClaim"
 GONE: Literal["gone"] = "gone"
 
 
-class Claim(msgspec.Struct, frozen=True):
+class ClaimHistory(msgspec.Struct, frozen=True):
     """All observations of one claim, by uid. A value of ``history`` is its allocation, None, or :data:`GONE`."""
 
     uid: str
@@ -72,7 +72,7 @@ class Claim(msgspec.Struct, frozen=True):
     sequence: int = 0
 
 
-class Given(msgspec.Struct, frozen=True, gc=False):
+class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
     """One allocation of a claim: [``begin_us``, ``end_us``), None while it is open.
 
     ``after_another``: the claim was seen without it before, so its begin is known. ``evidence_us``: until when it is proven,
@@ -92,14 +92,14 @@ def keys(fact: ResourceClaimState, event: Event) -> tuple[Key]:
     return ((fact.uid,),)
 
 
-def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
+def fold(row: ClaimHistory | None, fact: ResourceClaimState, event: Event) -> ClaimHistory:
     """The claim with one more observation. A repeated observation gives the same row.
 
     Only its first version names its owning pod: Kubernetes makes it with this name, and a tenant may write it
     later.
     """
     version, time_us = fact.resource_version, event.time_us
-    row = row or Claim(fact.uid, event.cluster, fact.namespace, fact.name)
+    row = row or ClaimHistory(fact.uid, event.cluster, fact.namespace, fact.name)
     value = GONE if isinstance(fact, ResourceClaimVanished) else fact.allocation
     history = added(row.history, version, time_us, value)
     if history == row.history:
@@ -110,13 +110,15 @@ def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
     latest, team, user, requests = row.latest, row.team, row.user, row.requests
     if replaces(version, time_us, latest):
         latest, team, user, requests = (version, time_us), fact.team, fact.user, fact.requests
-    return Claim(
+    return ClaimHistory(
         row.uid, row.cluster, row.namespace, row.name, _stamp(fact.created) or row.created_us,
         owner, is_generated, team, user, requests, history, latest, event.sequence,
     )  # fmt: skip
 
 
-def allocations(claim: Claim, absence: tuple[int, int | None] | None = None) -> list[Given]:
+def allocations(
+    claim: ClaimHistory, absence: tuple[int, int | None] | None = None
+) -> list[ClaimAllocation]:
     """Its allocations, oldest first. ``absence``: the time of its last observation (microseconds), and of the first
     complete list after that without it.
 
@@ -129,7 +131,7 @@ def allocations(claim: Claim, absence: tuple[int, int | None] | None = None) -> 
         earliest = min(earliest, time_us)
         times.append(earliest)
     times.reverse()
-    found: list[Given] = []
+    found: list[ClaimAllocation] = []
     before: object = None
     for number, ((_, _, value), time_us) in enumerate(zip(claim.history, times, strict=True)):
         if number and value == before:
@@ -138,7 +140,9 @@ def allocations(claim: Claim, absence: tuple[int, int | None] | None = None) -> 
             begin = _begin(value, time_us) if isinstance(value, Allocation) else time_us
             found[-1] = msgspec.structs.replace(found[-1], end_us=begin)
         if isinstance(value, Allocation):
-            found.append(Given(claim.uid, value, _begin(value, time_us), None, number > 0))
+            found.append(
+                ClaimAllocation(claim.uid, value, _begin(value, time_us), None, number > 0)
+            )
         before = value
     if found and found[-1].end_us is None and absence is not None and absence[1] is not None:
         found[-1] = msgspec.structs.replace(found[-1], end_us=absence[1], evidence_us=absence[0])
@@ -157,7 +161,7 @@ def _stamp(text: str | None) -> int | None:
         return None
 
 
-def _shown(row: Claim) -> dict[str, Any]:
+def _shown(row: ClaimHistory) -> dict[str, Any]:
     value = row.history[-1][2] if row.history else None
     return {
         "pod_uid": row.owner.uid if row.is_generated and row.owner else None,
@@ -174,7 +178,7 @@ projection = Projection(
     keys=keys,
     fold=fold,
     codec=Codec(
-        Claim,
+        ClaimHistory,
         claims,
         names={"user": "user_name"},
         packed={"state": ("owner", "is_generated", "requests", "history", "latest")},

@@ -22,7 +22,7 @@ from projections import timelines
 from projections.devices.cards import HELD
 from projections.devices.demand import IMPLICIT
 from projections.devices.held import card_facts
-from projections.devices.pods import Around, CardPod, CardSegment, PodRow, Pods
+from projections.devices.pods import CardPod, CardSegment, PodRow, Pods, PodSurroundings
 from projections.devices.requested import CardFacts
 from projections.devices.shared_cards import (
     KOORDINATOR_SHARED,
@@ -52,7 +52,7 @@ class _Given(msgspec.Struct):
 class DealtCards:
     """The held rows of such cards."""
 
-    def __init__(self, pods: Pods, around: Around) -> None:
+    def __init__(self, pods: Pods, around: PodSurroundings) -> None:
         self._pods = pods
         self._around = around
         self._changed: set[str] = set()

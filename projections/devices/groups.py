@@ -17,7 +17,7 @@ from projections.devices.cards import RESERVED, left
 from projections.devices.held import card_facts
 from projections.devices.holding import OPEN
 from projections.devices.index import ClaimIndex
-from projections.devices.pods import Around, CardPod, PodRow, Pods
+from projections.devices.pods import CardPod, PodRow, Pods, PodSurroundings
 from projections.devices.requested import CardFacts
 from projections.devices.shared_cards import RESERVING, shared
 from projections.devices.sizes import WHOLE
@@ -33,7 +33,7 @@ _texts = msgspec.json.Decoder(dict[str, str]).decode
 class CardGroups:
     """The reserved rows of such cards."""
 
-    def __init__(self, index: ClaimIndex, pods: Pods, around: Around) -> None:
+    def __init__(self, index: ClaimIndex, pods: Pods, around: PodSurroundings) -> None:
         self._index = index
         self._pods = pods
         self._around = around

@@ -23,7 +23,7 @@ _facts = msgspec.json.Decoder(CardFacts).decode
 Amounts = tuple[tuple[tuple[str | None, int, int], ...], tuple[tuple[str, int], ...]]
 
 
-class Given(NamedTuple):
+class ClaimedCards(NamedTuple):
     """A pod's holdings by claims, with the first second; and the resources replaced by these claims."""
 
     timeline: list[tuple[int, Amounts]] = []
@@ -46,15 +46,15 @@ class PodCards(Protocol):
 class Cards(NamedTuple):
     """The inputs from around a pod: ``given`` by claims from its start to its end, ``sharing`` of a node over time."""
 
-    given: Callable[[Any, int, int | None], Given]
+    given: Callable[[Any, int, int | None], ClaimedCards]
     sharing: Callable[[str], list[tuple[int, str]]]
 
 
-NOTHING_GIVEN = Given()
+NOTHING_GIVEN = ClaimedCards()
 NO_CARDS = Cards(lambda pod, start_s, end_s: NOTHING_GIVEN, lambda node: [])
 
 
-class Held(NamedTuple):
+class HeldColumns(NamedTuple):
     """The columns of a segment about cards, and flags."""
 
     gpu_milli: int
@@ -85,12 +85,12 @@ def held_cards(
     gpu_milli: int,
     extended: str,
     facts: str | None,
-    given: Given,
+    given: ClaimedCards,
     second: int,
     node: str,
     namespace: str,
     model: str | None,
-) -> Held:
+) -> HeldColumns:
     """A pod's holdings in one second. ``gpu_milli`` and ``extended`` are charged by its requests alone, ``node`` is
     its node's report about shared cards, ``model`` the node's.
     """
@@ -118,7 +118,7 @@ def held_cards(
     for name, count in amounts[1]:
         others[name] = others.get(name, 0) + count
     own = entries[0].model if entries else model
-    return Held(
+    return HeldColumns(
         sum(one.gpu_milli for one in entries),
         _encode(others).decode() if others else "",
         own,

@@ -15,7 +15,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.devices import DeviceResult
-from projections.devices.claims import Claim, Given
+from projections.devices.claims import ClaimAllocation, ClaimHistory
 from projections.devices.sizes import Size
 
 #: Clocks of the servers may differ by so many seconds.
@@ -50,8 +50,8 @@ def meet(one: Span, other: Span) -> bool:
 class Use(msgspec.Struct, gc=False):
     """One result of an allocation, and its holding pods over time."""
 
-    claim: Claim
-    given: Given
+    claim: ClaimHistory
+    given: ClaimAllocation
     result: DeviceResult
     size: Size
     pods: list[tuple[Span, int, int]] = []
@@ -63,7 +63,7 @@ class Use(msgspec.Struct, gc=False):
         return (first, self.claim.uid, self.result.request, self.result.share_id)
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class HeldResult(msgspec.Struct, frozen=True, gc=False):
     """A pod's part of one result over [``from_s``, ``to_s``)."""
 
     uid: str
@@ -75,8 +75,8 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 
 def claims_of(
-    pod: Span, named: Callable[[str], Iterable[Claim]], own: Iterable[Claim]
-) -> list[Claim]:
+    pod: Span, named: Callable[[str], Iterable[ClaimHistory]], own: Iterable[ClaimHistory]
+) -> list[ClaimHistory]:
     """The claims of a pod: those made for it, and of each name in its spec the claim not made for another pod."""
     found = {
         claim.uid: claim
@@ -96,7 +96,9 @@ def claims_of(
     return list(found.values())
 
 
-def spans(pod: Span, given: Sequence[Given]) -> tuple[list[tuple[Given, int, int]], set[str]]:
+def spans(
+    pod: Span, given: Sequence[ClaimAllocation]
+) -> tuple[list[tuple[ClaimAllocation, int, int]], set[str]]:
     """When the pod holds each allocation of a claim of its, and flags.
 
     From its start to its end, as an allocation precedes the bind and outlasts the end by unstamped moments; but
@@ -106,7 +108,7 @@ def spans(pod: Span, given: Sequence[Given]) -> tuple[list[tuple[Given, int, int
     if pod.start_s is None:
         return [], set()
     flags: set[str] = set()
-    found: list[tuple[Given, int, int]] = []
+    found: list[tuple[ClaimAllocation, int, int]] = []
     end_s = OPEN if pod.end_s is None else pod.end_s
     for one in given:
         begin_s = one.begin_us // SECOND_US
@@ -133,12 +135,12 @@ def divided(amount: int, pods: Sequence[Span]) -> dict[str, int]:
     return {pod.uid: each + (number < rest) for number, pod in enumerate(order)}
 
 
-def held(uses: Sequence[Use]) -> list[Held]:
+def held(uses: Sequence[Use]) -> list[HeldResult]:
     """Each pod's part of these results. All results on one device are there."""
     by_device: dict[tuple[str, str, str], list[Use]] = defaultdict(list)
     for use in uses:
         by_device[use.result.driver, use.result.pool, use.result.device].append(use)
-    found: list[Held] = []
+    found: list[HeldResult] = []
     for together in by_device.values():
         seconds = sorted({s for use in together for _, a, b in use.pods for s in (a, b)})
         for from_s, to_s in pairwise(seconds):
@@ -146,7 +148,7 @@ def held(uses: Sequence[Use]) -> list[Held]:
     return found
 
 
-def _held_at(together: Sequence[Use], from_s: int, to_s: int) -> Iterable[Held]:
+def _held_at(together: Sequence[Use], from_s: int, to_s: int) -> Iterable[HeldResult]:
     now = [(use, [pod for pod, a, b in use.pods if a <= from_s < b]) for use in together]
     now = [(use, pods) for use, pods in now if pods]
     rest = [use for use, _ in now if use.size.is_rest]
@@ -161,4 +163,4 @@ def _held_at(together: Sequence[Use], from_s: int, to_s: int) -> Iterable[Held]:
         milli = divided(shares.get(id(use), use.size.gpu_milli), pods)
         memory = divided(use.size.gpu_memory_mib, pods)
         for pod in pods:
-            yield Held(pod.uid, from_s, to_s, use, milli[pod.uid], memory[pod.uid])
+            yield HeldResult(pod.uid, from_s, to_s, use, milli[pod.uid], memory[pod.uid])

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.events.devices import Allocation
-from projections.devices.claims import Claim, claims
+from projections.devices.claims import ClaimHistory, claims
 from projections.devices.shape import claim_devices, pod_claims
 from projections.engine.changes import Columns
 from projections.engine.contract import Key
@@ -94,7 +94,7 @@ class ClaimIndex:
                     found.add(uid)
         return found
 
-    def put_claim(self, claim: Claim, sequence: int) -> None:
+    def put_claim(self, claim: ClaimHistory, sequence: int) -> None:
         """A claim changed."""
         if claim.is_generated and claim.owner:
             self._own[claim.owner.uid].add(claim.uid)

@@ -16,14 +16,14 @@ import sqlalchemy as sa
 from projections import timelines
 from projections.attribution import UNASSIGNED
 from projections.devices import claims as claim_rows
-from projections.devices.cards import HELD, RESERVED, Occupant, Piece, pieces, union
+from projections.devices.cards import HELD, RESERVED, CardPiece, Occupant, pieces, union
 from projections.devices.claim_holdings import ClaimHoldings
-from projections.devices.claims import Claim
+from projections.devices.claims import ClaimHistory
 from projections.devices.dealt_cards import DealtCards
 from projections.devices.groups import CardGroups
 from projections.devices.holding import OPEN
 from projections.devices.index import ClaimIndex
-from projections.devices.pods import Around, PodRow, Pods
+from projections.devices.pods import PodRow, Pods, PodSurroundings
 from projections.devices.rewritten import Windows, inside, joined, outside
 from projections.devices.shape import card_segments, claim_cards
 from projections.engine.changes import Columns
@@ -65,7 +65,7 @@ class OccupiedCards:
         index: ClaimIndex,
         holdings: ClaimHoldings,
         pods: Pods,
-        around: Around,
+        around: PodSurroundings,
     ) -> None:
         self._rows = rows
         self._index = index
@@ -241,7 +241,7 @@ class OccupiedCards:
                         found.add(uid)
         return found
 
-    def _segments(self, piece: Piece, of: Occupant) -> list[Columns]:
+    def _segments(self, piece: CardPiece, of: Occupant) -> list[Columns]:
         """The rows of a piece: one for each team and model."""
         claim, size = of.claim, piece.use.size
         models = [] if size.model else self._models(claim.cluster, size.node)
@@ -273,7 +273,7 @@ class OccupiedCards:
             )  # fmt: skip
         return found
 
-    def _team_of_owner(self, claim: Claim) -> str:
+    def _team_of_owner(self, claim: ClaimHistory) -> str:
         """The team of a claim's owning pod; "" for none."""
         row = self._pods.get(claim.owner.uid) if claim.is_generated and claim.owner else None
         return (row.pod.history[-1][2].team or "") if row is not None else ""
@@ -286,8 +286,8 @@ class OccupiedCards:
         rows = [row for pod in of.pods if (row := self._pods.get(pod.uid)) is not None]
         return max([of.claim.sequence, *(row.run_sequence for row in rows if row.run.segments)])
 
-    def _claim(self, uid: str) -> Claim | None:
-        row: Claim | None = self._rows.get(claim_rows.projection, (uid,))
+    def _claim(self, uid: str) -> ClaimHistory | None:
+        row: ClaimHistory | None = self._rows.get(claim_rows.projection, (uid,))
         return row
 
 

@@ -112,7 +112,7 @@ class Pods(Protocol):
         """Bring the stored ones of ``uids`` into memory."""
 
 
-class Around(Protocol):
+class PodSurroundings(Protocol):
     """Timelines of namespaces and nodes around pods."""
 
     def owners(self, key: Key, /) -> list[tuple[int, Any]]:

@@ -24,7 +24,7 @@ from projections.devices.shared_cards import (
     REGULAR,
     RESERVING,
     VOLCANO,
-    Part,
+    SharedCards,
     shared,
     times,
     virtual,
@@ -44,12 +44,12 @@ class CardFacts(msgspec.Struct, frozen=True, array_like=True):
     slots: str = ""
 
 
-class Requested(msgspec.Struct, frozen=True, gc=False):
+class RequestedCards(msgspec.Struct, frozen=True, gc=False):
     """Cards by request: ``gpu_milli`` are of the node's model; ``extended`` is the rest of other resources."""
 
     gpu_milli: int
     extended: dict[str, int]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SharedCards, ...] = ()
     is_size_unseen: bool = False
 
 
@@ -106,7 +106,7 @@ def requested(
     claimed: Collection[str],
     node: Mapping[str, str],
     namespace: str,
-) -> Requested:
+) -> RequestedCards:
     """The holdings by request within the charge: ``gpu_milli`` and ``extended`` by the names alone.
 
     ``claimed`` are the resources of an observed claim; ``node`` the node's report about shared cards.
@@ -115,8 +115,8 @@ def requested(
         count = gpu_milli // WHOLE
         found = shared({"nvidia.com/gpu": count}, {}, node) if node and count else None
         if found is None or not found.parts:
-            return Requested(gpu_milli, dict(extended))
-        return Requested(gpu_milli - WHOLE * count, dict(extended), found.parts)
+            return RequestedCards(gpu_milli, dict(extended))
+        return RequestedCards(gpu_milli - WHOLE * count, dict(extended), found.parts)
     left = {name: count for name, count in extended.items() if name not in claimed}
     open_ = {name: count for name, count in facts.requests.items() if name not in claimed}
     gone = {name for name in facts.requests if name in claimed}
@@ -137,8 +137,8 @@ def requested(
             left.pop(name, None)
             gone.add(name)
             if name.removeprefix(IMPLICIT) in GPU_DRIVERS:
-                parts.append(times(Part(WHOLE), count))
+                parts.append(times(SharedCards(WHOLE), count))
             else:
                 left[name] = count
     by_name = sum(WHOLE * facts.requests.get(name, 0) for name in gone if name.endswith("/gpu"))
-    return Requested(max(0, gpu_milli - by_name), left, tuple(parts), found.is_size_unseen)
+    return RequestedCards(max(0, gpu_milli - by_name), left, tuple(parts), found.is_size_unseen)

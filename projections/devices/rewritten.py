@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from projections.devices.cards import HELD, Piece
+from projections.devices.cards import HELD, CardPiece
 from projections.devices.holding import OPEN
 from projections.engine.changes import Columns
 from projections.engine.contract import Key
@@ -23,7 +23,7 @@ Windows = Mapping[Key, Sequence[tuple[int, int]]]
 _CARD, _KIND, _FROM, _TO, _SINCE, _CLUSTER, _SEQUENCE = 2, 3, 5, 6, 7, 8, -1
 
 
-def inside(piece: Piece, windows: Windows) -> Iterator[Piece]:
+def inside(piece: CardPiece, windows: Windows) -> Iterator[CardPiece]:
     """The parts of a piece in ``windows``."""
     for a, b in windows.get((piece.use.claim.cluster, piece.card), ()):
         from_s, to_s = max(a, piece.from_s), min(b, piece.to_s)

@@ -42,7 +42,7 @@ KOORDINATOR_CARD = KOORDINATOR_MEMORY[0]
 _MIB = 2**20
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class SharedCards(msgspec.Struct, frozen=True, gc=False):
     """Cards of one model, in thousandths, with device memory in MiB. ``model`` None: from the node's label."""
 
     gpu_milli: int
@@ -58,16 +58,16 @@ LONGEST_MODEL = 63
 MOST_CARDS, MOST_MIB = 2**20, 2**24
 
 
-def times(part: Part, count: int) -> Part:
+def times(part: SharedCards, count: int) -> SharedCards:
     """That many equal cards; at most :data:`MOST_CARDS`."""
     count = min(count, MOST_CARDS)
-    return Part(part.gpu_milli * count, part.gpu_memory_mib * count, part.model)
+    return SharedCards(part.gpu_milli * count, part.gpu_memory_mib * count, part.model)
 
 
 class Parts(msgspec.Struct, frozen=True, gc=False):
     """A pod's holdings of shared cards: ``replaced`` are the resources not counted beside them."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SharedCards, ...] = ()
     replaced: frozenset[str] = frozenset()
     is_size_unseen: bool = False
 
@@ -143,34 +143,34 @@ def _annotated(text: str, node: Mapping[str, str], register: str, prefix: str, s
                 others[card] = (total[0] + milli, total[1] + mib)
     none = (0, 0)
     pairs = [(before.get(card, none), others.get(card, none)) for card in {**before, **others}]
-    parts = tuple(Part(max(one[0], two[0]), max(one[1], two[1])) for one, two in pairs)
+    parts = tuple(SharedCards(max(one[0], two[0]), max(one[1], two[1])) for one, two in pairs)
     counted = "nvidia.com/gpu" if prefix == "nvidia.com/gpu" else f"{prefix}number"
     return Parts(parts, frozenset((counted, *virtual(prefix))), is_size_unseen)
 
 
-def _part(memory: int, percentage: int, cores: int, card: int) -> tuple[Part, bool]:
+def _part(memory: int, percentage: int, cores: int, card: int) -> tuple[SharedCards, bool]:
     """A part of a card of ``card`` MiB (0: not known), and whether its size had to be guessed."""
     if memory and card:
         milli = WHOLE if cores >= 100 else min(WHOLE, WHOLE * memory // card)
-        return Part(milli, card if cores >= 100 else memory), False
+        return SharedCards(milli, card if cores >= 100 else memory), False
     if cores >= 100:
-        return Part(WHOLE, card or memory), False
+        return SharedCards(WHOLE, card or memory), False
     if percentage := min(percentage, 100):
-        return Part(min(WHOLE, 10 * percentage), card * percentage // 100), False
+        return SharedCards(min(WHOLE, 10 * percentage), card * percentage // 100), False
     if not memory:
-        return Part(WHOLE, card), False
-    return Part(10 * cores if cores else WHOLE, memory), True
+        return SharedCards(WHOLE, card), False
+    return SharedCards(10 * cores if cores else WHOLE, memory), True
 
 
 def _fraction(texts: Mapping[str, str], card: int) -> Parts:
     devices = max(1, _number(texts.get(DEVICES, "1")))
     if FRACTION in texts:
         share = min(Fraction(1), _decimal(texts[FRACTION]))
-        return Parts((times(Part(int(share * WHOLE), int(share * card)), devices),))
+        return Parts((times(SharedCards(int(share * WHOLE), int(share * card)), devices),))
     memory = _number(texts[MEMORY])
     if not card:
-        return Parts((times(Part(0, memory), devices),), is_size_unseen=True)
-    return Parts((times(Part(min(WHOLE, WHOLE * memory // card), memory), devices),))
+        return Parts((times(SharedCards(0, memory), devices),), is_size_unseen=True)
+    return Parts((times(SharedCards(min(WHOLE, WHOLE * memory // card), memory), devices),))
 
 
 _named = msgspec.json.Decoder(dict[str, tuple[int, str]]).decode
@@ -194,28 +194,28 @@ def _sliced(
     requests: Mapping[str, int], node: Mapping[str, str], named: Mapping[str, tuple[int, str]]
 ) -> Parts:
     """Cards listed several times by the device plugin, accelerators of other vendors, and resources ``named`` as cards."""
-    parts: list[Part] = []
+    parts: list[SharedCards] = []
     replaced: set[str] = set()
     is_size_unseen = False
     replicas = _replicas(node)
     for name, count in requests.items():
         if name == "nvidia.com/gpu" and (part := _partition(node) / max(replicas, 1)) < 1:
-            parts.append(times(Part(int(WHOLE * part)), count))
+            parts.append(times(SharedCards(int(WHOLE * part)), count))
         elif name == "nvidia.com/gpu.shared":
             part = _partition(node) / replicas if replicas > 1 else Fraction(0)
-            parts.append(times(Part(int(WHOLE * part)), count))
+            parts.append(times(SharedCards(int(WHOLE * part)), count))
             is_size_unseen |= replicas <= 1
         elif name == AMD and (among := _amd_parts(node)) > 1:
-            parts.append(times(Part(WHOLE // among), count))
+            parts.append(times(SharedCards(WHOLE // among), count))
         elif name.startswith(MIG_RESOURCE) and (own := _named_partition(name, node)) is not None:
             # It stays a count under its name beside.
-            parts.append(times(Part(int(WHOLE * own)), count))
+            parts.append(times(SharedCards(int(WHOLE * own)), count))
             continue
         elif name in named:
             milli, model = named[name]
-            parts.append(times(Part(milli, 0, model), count))
+            parts.append(times(SharedCards(milli, 0, model), count))
         elif ACCELERATORS.fullmatch(name):
-            parts.append(times(Part(WHOLE, 0, name.partition("/")[2]), count))
+            parts.append(times(SharedCards(WHOLE, 0, name.partition("/")[2]), count))
         else:
             continue
         replaced.add(name)
@@ -251,7 +251,7 @@ def _amd_parts(node: Mapping[str, str]) -> int:
     return next((amd_parts(node[name]) for name in AMD_MODES if name in node), 1)
 
 
-def memory_part(requests: Mapping[str, int], node: Mapping[str, str]) -> Part | None:
+def memory_part(requests: Mapping[str, int], node: Mapping[str, str]) -> SharedCards | None:
     """The cards of a pod with a request for their memory alone, by Koordinator's rules; None for further requests,
     or none.
     """
@@ -260,7 +260,7 @@ def memory_part(requests: Mapping[str, int], node: Mapping[str, str]) -> Part | 
         return None
     cards, card = max(requests.get(KOORDINATOR_SHARED, 0), 1), _number(node.get(KOORDINATOR_CARD, "0"))  # fmt: skip
     mib = min(memory // cards // _MIB, MOST_MIB)
-    return times(Part(min(WHOLE, WHOLE * mib // card) if card else 0, mib), cards)
+    return times(SharedCards(min(WHOLE, WHOLE * mib // card) if card else 0, mib), cards)
 
 
 def registered(text: str) -> Iterator[tuple[str, int]]:

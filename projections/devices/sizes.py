@@ -16,7 +16,7 @@ from bus.errors import QuantityError
 from bus.events.devices import Device, DeviceResult
 from projections.devices.demand import GPU_DRIVERS
 from projections.devices.partitions import fixed_part
-from projections.devices.supply import COUNTERS, DEVICE, Supplied
+from projections.devices.supply import COUNTERS, DEVICE, SuppliedDevice
 
 #: The counter, or capacity, for the size of a card's part.
 SIZE = "memory"
@@ -25,7 +25,7 @@ WHOLE = 1_000
 _MIB = 2**20 * NANO
 
 #: Takes kind and name of a row of the result's pool; returns its known state at the result's allocation.
-Known = Callable[[str, str], Supplied | None]
+Known = Callable[[str, str], SuppliedDevice | None]
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):

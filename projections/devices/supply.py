@@ -37,7 +37,7 @@ device_supply = row_table(
 DEVICE, COUNTERS = "device", "counters"
 
 
-class Supplied(msgspec.Struct, frozen=True, array_like=True):
+class SuppliedDevice(msgspec.Struct, frozen=True, array_like=True):
     """One observation of a device, or of a set of counters (quantities by name)."""
 
     node: str = ""
@@ -56,19 +56,19 @@ class Supply(msgspec.Struct, frozen=True):
     pool: str
     kind: str
     name: str
-    history: tuple[tuple[str, int, Supplied], ...] = ()
+    history: tuple[tuple[str, int, SuppliedDevice], ...] = ()
     sequence: int = 0
 
-    def at(self, us: int) -> Supplied | None:
+    def at(self, us: int) -> SuppliedDevice | None:
         """The last observation at or before a moment, else the first after it."""
-        found: Supplied | None = None
+        found: SuppliedDevice | None = None
         for _, time_us, value in self.history:
             if time_us <= us or found is None:
                 found = value
         return found
 
 
-class Part(msgspec.Struct, frozen=True):
+class SlicePart(msgspec.Struct, frozen=True):
     """The content of one slice for one row."""
 
     driver: str
@@ -76,31 +76,31 @@ class Part(msgspec.Struct, frozen=True):
     kind: str
     name: str
     resource_version: str
-    value: Supplied
+    value: SuppliedDevice
 
 
-def parts(fact: ResourceSliceObserved) -> Iterator[Part]:
+def parts(fact: ResourceSliceObserved) -> Iterator[SlicePart]:
     """A part for each device, and for each set of counters."""
     for device in fact.devices:
         value = supplied(device, fact.devices, fact.node)
-        yield Part(fact.driver, fact.pool, DEVICE, device.name, fact.resource_version, value)
+        yield SlicePart(fact.driver, fact.pool, DEVICE, device.name, fact.resource_version, value)
     for name, counters in fact.counters.items():
-        value = Supplied(fact.node, None, counters)
-        yield Part(fact.driver, fact.pool, COUNTERS, name, fact.resource_version, value)
+        value = SuppliedDevice(fact.node, None, counters)
+        yield SlicePart(fact.driver, fact.pool, COUNTERS, name, fact.resource_version, value)
 
 
-def supplied(device: Device, devices: tuple[Device, ...], node: str) -> Supplied:
+def supplied(device: Device, devices: tuple[Device, ...], node: str) -> SuppliedDevice:
     """A device of a slice of ``devices`` on ``node``."""
     of = parent_card(device, devices) if is_fixed(device) else ()
-    return Supplied(device.node or node, device, {}, *of)
+    return SuppliedDevice(device.node or node, device, {}, *of)
 
 
-def keys(part: Part, event: Event) -> tuple[Key]:
+def keys(part: SlicePart, event: Event) -> tuple[Key]:
     """One row."""
     return ((event.cluster, part.driver, part.pool, part.kind, part.name),)
 
 
-def fold(row: Supply | None, part: Part, event: Event) -> Supply:
+def fold(row: Supply | None, part: SlicePart, event: Event) -> Supply:
     """The device with one more observation."""
     row = row or Supply(event.cluster, part.driver, part.pool, part.kind, part.name)
     history: History = added(row.history, part.resource_version, event.time_us, part.value)
@@ -110,7 +110,7 @@ def fold(row: Supply | None, part: Part, event: Event) -> Supply:
 
 
 def _shown(row: Supply) -> dict[str, Any]:
-    latest = row.history[-1][2] if row.history else Supplied()
+    latest = row.history[-1][2] if row.history else SuppliedDevice()
     model = latest.device.attributes.get("productName") if latest.device else None
     return {"node": latest.node, "model": model}
 

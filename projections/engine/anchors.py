@@ -45,7 +45,7 @@ DAY_US = 86_400 * SECOND_US
 Kept: TypeAlias = tuple[list[Head], list[str]]
 
 
-class Place(Protocol):
+class AnchorPlace(Protocol):
     """A place of heads."""
 
     def keep(self, head: Head) -> None:
@@ -65,13 +65,13 @@ class Objects:
         self._address = address
 
     def keep(self, head: Head) -> None:
-        """See :class:`Place`."""
+        """See :class:`AnchorPlace`."""
         line = line_of(head)
         name = f"head-{head.sequence:012d}-{sha256(line).hexdigest()[:16]}.json"
         bucket_of(self._address).put(name, line)
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-        """See :class:`Place`. Overwritten and deleted objects count too, as versions."""
+        """See :class:`AnchorPlace`. Overwritten and deleted objects count too, as versions."""
         bucket = bucket_of(self._address)
         places = [place for place in bucket.versions() if _NAME.fullmatch(place[0])]
         with ThreadPoolExecutor(AT_ONCE) as readers:
@@ -89,7 +89,7 @@ class DailyHeads:
         self._found, self._clock = found, clock or SystemClock()
 
     def keep(self, head: Head) -> None:
-        """See :class:`Place`. Raises LedgerError if the day's place holds another text than a head of this ledger."""
+        """See :class:`AnchorPlace`. Raises LedgerError if the day's place holds another text than a head of this ledger."""
         name = f"head-{format_stamp(self._clock.now_us())[:10]}"
         there = self._found.make(name, line_of(head).decode())
         if there is None:
@@ -105,7 +105,7 @@ class DailyHeads:
             )
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-        """See :class:`Place`."""
+        """See :class:`AnchorPlace`."""
         found = self._found.all()
         return _lines((f"ConfigMap {name}", text.encode()) for name, text in sorted(found.items()))
 
@@ -118,14 +118,14 @@ class LoggedHeads:
         self._next_us = 0
 
     def keep(self, head: Head) -> None:
-        """See :class:`Place`."""
+        """See :class:`AnchorPlace`."""
         now_us = self._clock.now_us()
         if now_us >= self._next_us:
             self._log.add(signed_content(head), head.signature, head.public_key)
             self._next_us = now_us + DAY_US
 
     def kept(self, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-        """See :class:`Place`. A head in the log but not in the ledger was removed from the ledger."""
+        """See :class:`AnchorPlace`. A head in the log but not in the ledger was removed from the ledger."""
         ours = {(one.public_key, one.signature): one for one in known}
         kept, wrong = [], []
         for key in sorted({one.public_key for one in known}.union(keys)):
@@ -142,7 +142,7 @@ class LoggedHeads:
 class Anchor:
     """Keeps the newest head of a ledger elsewhere."""
 
-    def __init__(self, store: Store, place: Place) -> None:
+    def __init__(self, store: Store, place: AnchorPlace) -> None:
         self._store, self._place = store, place
         #: The event of the last head put there; 0 = none was yet.
         self.kept = 0
@@ -159,8 +159,8 @@ class Anchor:
         return head
 
 
-def kept_at(place: Place, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
-    """See :meth:`Place.kept`. Raises LedgerError with why they cannot be read."""
+def kept_at(place: AnchorPlace, known: Sequence[Head], keys: Collection[bytes]) -> Kept:
+    """See :meth:`AnchorPlace.kept`. Raises LedgerError with why they cannot be read."""
     try:
         return place.kept(known, keys)
     except BursarError as error:

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event, link
 from bus.errors import LedgerError
-from projections.engine.anchors import Place, kept_at
+from projections.engine.anchors import AnchorPlace, kept_at
 from projections.engine.definitions import foreign
 from projections.engine.dump import snapshot, stream
 from projections.engine.heads import Head, read_heads, verify_head
@@ -90,7 +90,7 @@ class _Findings:
 def verify(
     model: Model,
     store: Store,
-    heads_file: Path | Place | None = None,
+    heads_file: Path | AnchorPlace | None = None,
     *,
     keys: Collection[bytes] = (),
     own_file: Path | None = None,
@@ -192,7 +192,7 @@ def _witnesses(
 
 
 def _outside(
-    heads_file: Path | Place | None,
+    heads_file: Path | AnchorPlace | None,
     found: _Findings,
     known: Sequence[Head] = (),
     keys: Collection[bytes] = (),

@@ -116,7 +116,7 @@ def _supplies(select: Select, places: Collection[NodeKey]) -> dict[NodeKey, _Tim
     """The supply of each of these nodes with any offered card, by its lives."""
     by_slices = _by_slices(select, {cluster for cluster, _ in places})
     found: dict[NodeKey, _Timeline] = {}
-    rows: dict[NodeKey, nodes.Node] = {}
+    rows: dict[NodeKey, nodes.NodeHistory] = {}
     for cluster, names in _by_cluster(places):
         query = sa.select(nodes.nodes).where(
             nodes.nodes.c.cluster == cluster, nodes.nodes.c.node.in_(names)
@@ -165,7 +165,7 @@ def _by_slices(select: Select, clusters: Iterable[str]) -> dict[NodeKey, _Offers
     return found
 
 
-def _lives(row: nodes.Node) -> list[tuple[int, _Offers]]:
+def _lives(row: nodes.NodeHistory) -> list[tuple[int, _Offers]]:
     """(first second, the largest offer of its device plugins) for each uid of a node."""
     sharing = {(version, time_us): text for version, time_us, text in row.sharing_points()}
     found: list[tuple[int, _Offers]] = []
@@ -219,7 +219,7 @@ def _by_cluster(places: Collection[NodeKey]) -> Iterator[tuple[str, list[str]]]:
             yield cluster, of_cluster[start : start + _ASKED]
 
 
-class Supplied(NamedTuple):
+class SuppliedCards(NamedTuple):
     """The cards of one vendor on a node, or of a pool that is on none: by slices, and by the node's device plugin."""
 
     cluster: str
@@ -234,7 +234,7 @@ class Supplied(NamedTuple):
         return max(self.by_slices, self.by_plugin)
 
 
-def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[Supplied]:
+def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[SuppliedCards]:
     """What there is now, by cluster, node and vendor, in thousandths of a card."""
     found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
     table = card_supply.c
@@ -248,4 +248,4 @@ def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[Su
         texts = _texts(sharing[-1][1]) if sharing and sharing[-1][1] else {}
         for name, milli in offered(_texts(row.history[-1][2][2]), texts).items():
             found[row.cluster, row.name, name][1] += milli
-    return [Supplied(*key, *amounts) for key, amounts in sorted(found.items())]
+    return [SuppliedCards(*key, *amounts) for key, amounts in sorted(found.items())]

@@ -15,12 +15,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.lists.parts import Part
+from projections.lists.parts import PodListPart
 
 Select = Callable[..., list[tuple[Any, ...]]]
 
 #: A part, and its uids [from, until) with an effect; "" is no upper end.
-Stretch = tuple[Part, str, str]
+Stretch = tuple[PodListPart, str, str]
 #: The times of the list with an object, and of the one without it.
 Departure = tuple[int, int]
 
@@ -28,7 +28,7 @@ Departure = tuple[int, int]
 _ASKED = 500
 
 
-def stretches(part: Part, until: str, others: Iterable[Part]) -> list[Stretch]:
+def stretches(part: PodListPart, until: str, others: Iterable[PodListPart]) -> list[Stretch]:
     """The nearest of ``others`` for each uid from the start of ``part`` until ``until``. ``others``: nearest first."""
     found: list[Stretch] = []
     left = [(part.first, until)]
@@ -53,7 +53,7 @@ def _earlier(one: str, other: str) -> str:
 
 
 def changes(
-    before: list[Stretch], after: list[Stretch], old: Part | None, new: Part
+    before: list[Stretch], after: list[Stretch], old: PodListPart | None, new: PodListPart
 ) -> Iterator[tuple[str, set[Departure], set[Departure]]]:
     """(uid, removed departures, added departures) as ``new`` replaces ``old`` between the lists around it."""
     if old is None and not after:
@@ -73,7 +73,7 @@ def changes(
             yield uid, was - now, now - was
 
 
-def _by_uid(found: list[Stretch]) -> dict[str, Part]:
+def _by_uid(found: list[Stretch]) -> dict[str, PodListPart]:
     return {
         uid: part
         for part, first, until in found
@@ -82,11 +82,11 @@ def _by_uid(found: list[Stretch]) -> dict[str, Part]:
     }
 
 
-def _at(found: list[Stretch], uid: str) -> Part | None:
+def _at(found: list[Stretch], uid: str) -> PodListPart | None:
     return next((p for p, lo, hi in found if lo <= uid and (not hi or uid < hi)), None)
 
 
-def _departures(uid: str, parts: list[Part | None]) -> set[Departure]:
+def _departures(uid: str, parts: list[PodListPart | None]) -> set[Departure]:
     covering = [part for part in parts if part is not None and part.covers(uid)]
     return {
         (one.time_us, other.time_us)
@@ -116,7 +116,9 @@ class Departures:
         self._changed: dict[str, dict[tuple[str, int], tuple[int, int] | None]] = defaultdict(dict)
         self._unwritten: set[str] = set()
 
-    def change(self, uid: str, removed: set[Departure], added: set[Departure], by: Part) -> None:
+    def change(
+        self, uid: str, removed: set[Departure], added: set[Departure], by: PodListPart
+    ) -> None:
         """A list changed the departures of an object."""
         known = self._changed[uid]
         self._unwritten.add(uid)

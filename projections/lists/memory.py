@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from projections.lists import queries
-from projections.lists.parts import Listed, Part
+from projections.lists.parts import Listed, PodListPart
 
 #: A time before every part. As the time of dropped parts: memory holds all parts.
 NEVER = -(2**62)
@@ -29,7 +29,7 @@ class PartMemory:
     def __init__(self, select: Select, table: sa.Table, kept: int) -> None:
         self._select, self._kept = select, kept
         self.table = table
-        self._parts: dict[str, list[Part]] = defaultdict(list)
+        self._parts: dict[str, list[PodListPart]] = defaultdict(list)
         #: Parts of this time or before may be missing in memory.
         self.dropped_us = NEVER
 
@@ -41,7 +41,7 @@ class PartMemory:
         if len(newest) == self._kept:
             self.dropped_us = newest[0].time_us
 
-    def parts(self, cluster: str) -> Sequence[Part]:
+    def parts(self, cluster: str) -> Sequence[PodListPart]:
         """The parts of a cluster in memory, oldest first."""
         return self._parts[cluster]
 
@@ -53,7 +53,7 @@ class PartMemory:
             self._select, self.table, cluster, since_us, until_us
         )
 
-    def same(self, part: Part) -> Part | None:
+    def same(self, part: PodListPart) -> PodListPart | None:
         """The part of the same time and beginning; None = there is none."""
         for known in self._parts[part.cluster]:
             if known.time_us == part.time_us and known.first == part.first:
@@ -61,7 +61,7 @@ class PartMemory:
         is_stored = part.time_us <= self.dropped_us
         return queries.same_part(self._select, self.table, part) if is_stored else None
 
-    def put(self, part: Part, same: Part | None) -> None:
+    def put(self, part: PodListPart, same: PodListPart | None) -> None:
         """Add a part, in the place of ``same``."""
         known = self._parts[part.cluster]
         if same is not None:
@@ -76,7 +76,7 @@ class PartMemory:
                 self.dropped_us = max(self.dropped_us, parts[excess - 1].time_us)
                 del parts[:excess]
 
-    def beside(self, part: Part, until: str, *, is_before: bool) -> Iterator[Part]:
+    def beside(self, part: PodListPart, until: str, *, is_before: bool) -> Iterator[PodListPart]:
         """The parts before or after ``part`` over any uid from its start until ``until``, nearest first."""
         extent = (part.cluster, part.first, until)
         recent, late = self.known(extent)
@@ -88,14 +88,16 @@ class PartMemory:
             yield from self.stored(extent, late, part.time_us, lambda _: True, is_before=False)
             yield from (one for one in reversed(recent) if one.time_us > part.time_us)
 
-    def older(self, pod: Listed, until_us: int, is_asked: Callable[[Part], bool]) -> Iterator[Part]:
+    def older(
+        self, pod: Listed, until_us: int, is_asked: Callable[[PodListPart], bool]
+    ) -> Iterator[PodListPart]:
         """The parts over a pod before ``until_us``, newest first, with uids on request."""
         extent = extent_of(pod)
         recent, late = self.known(extent)
         yield from (part for part in recent if part.time_us < until_us)
         yield from self.stored(extent, late, min(until_us, self.dropped_us + 1), is_asked)
 
-    def known(self, extent: queries.Extent) -> tuple[list[Part], list[Part]]:
+    def known(self, extent: queries.Extent) -> tuple[list[PodListPart], list[PodListPart]]:
         """The parts in memory over any of an extent, newest first: all since some moment, and of those before it some."""
         cluster, first, until = extent
         known = [
@@ -109,12 +111,12 @@ class PartMemory:
     def stored(
         self,
         extent: queries.Extent,
-        late: list[Part],
+        late: list[PodListPart],
         bound_us: int,
-        is_asked: Callable[[Part], bool],
+        is_asked: Callable[[PodListPart], bool],
         *,
         is_before: bool = True,
-    ) -> Iterator[Part]:
+    ) -> Iterator[PodListPart]:
         """The parts possibly missing in memory: those before a moment newest first, or those after it oldest first.
         With uids on request, and of ``late``.
         """

@@ -54,7 +54,7 @@ class Listed(Protocol):
         """Its observations."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class PodListPart(msgspec.Struct, frozen=True):
     """One part of a complete list: every pod of [first, until) at ``time_us``. ``until`` "" is no upper end."""
 
     cluster: str
@@ -70,27 +70,27 @@ class Part(msgspec.Struct, frozen=True):
         return self.first <= uid and (not self.until or uid < self.until)
 
 
-def part_of(event: Event, fact: PodsListed | ObjectsListed) -> Part:
+def part_of(event: Event, fact: PodsListed | ObjectsListed) -> PodListPart:
     """The part of a complete list in ``fact``, as published in ``event``."""
-    return Part(
+    return PodListPart(
         event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
         event.sequence, frozenset(fact.uids),
     )  # fmt: skip
 
 
-def everything(cluster: str, time_us: int) -> Part:
+def everything(cluster: str, time_us: int) -> PodListPart:
     """An empty part over every pod of a cluster."""
-    return Part(cluster, time_us, "", "", "", 0, frozenset())
+    return PodListPart(cluster, time_us, "", "", "", 0, frozenset())
 
 
-def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:
+def rank(part: PodListPart) -> tuple[bool, int, str, str, list[str]]:
     """The order of two lists of one moment: the later by version, else by text. Equal only for equal lists."""
     ordered = is_ordered(part.resource_version)
     length = len(part.resource_version) if ordered else 0
     return (ordered, length, part.resource_version, part.until, sorted(part.uids))
 
 
-def absence(pod: Listed, parts: Iterable[Part], beat: Beat) -> Absence:
+def absence(pod: Listed, parts: Iterable[PodListPart], beat: Beat) -> Absence:
     """The evidence of ``parts`` (those around the pod or claim, newest first).
 
     ``beat(us)``: the newest moment before ``us`` with full information at the source. It reported no delete, so

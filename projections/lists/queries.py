@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from bus.events.pods import PodsListed
 from projections.engine.segments.reading import event_at
 from projections.engine.tables import events
-from projections.lists.parts import Part
+from projections.lists.parts import PodListPart
 from projections.lists.rows import pod_beats
 
 Select = Callable[..., list[tuple[Any, ...]]]
@@ -24,13 +24,13 @@ Select = Callable[..., list[tuple[Any, ...]]]
 Extent = tuple[str, str, str]
 
 
-def newest_parts(select: Select, lists: sa.Table, count: int) -> list[Part]:
+def newest_parts(select: Select, lists: sa.Table, count: int) -> list[PodListPart]:
     """The newest parts of complete lists, oldest first."""
     query = sa.select(lists).order_by(lists.c.time_us.desc(), lists.c.first_uid.desc())
     return [with_uids(select, part_of(row)) for row in reversed(select(query.limit(count)))]
 
 
-def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
+def same_part(select: Select, lists: sa.Table, part: PodListPart) -> PodListPart | None:
     """The stored part of the same moment and range; None where there is none."""
     query = sa.select(lists).where(
         lists.c.cluster == part.cluster,
@@ -43,7 +43,7 @@ def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
 
 def parts_between(
     select: Select, lists: sa.Table, of: Extent, since_us: int, until_us: int, count: int
-) -> list[Part]:
+) -> list[PodListPart]:
     """The first ``count`` parts, without their uids, over any of an extent and requested after ``since_us`` and
     before ``until_us``; newest first with a negative count.
     """
@@ -69,13 +69,13 @@ def _between(lists: sa.Table, *, has_end: bool, is_newest: bool) -> sa.Select[An
     return query.limit(sa.bindparam("count", type_=sa.Integer()))
 
 
-def part_of(row: tuple[Any, ...]) -> Part:
+def part_of(row: tuple[Any, ...]) -> PodListPart:
     """A part as it is stored, without its uids."""
     cluster, time_us, first, until, version, sequence = row
-    return Part(cluster, time_us, first, until, version, sequence, frozenset())
+    return PodListPart(cluster, time_us, first, until, version, sequence, frozenset())
 
 
-def with_uids(select: Select, part: Part) -> Part:
+def with_uids(select: Select, part: PodListPart) -> PodListPart:
     """The part with the uids from its event."""
     found = select(sa.select(events.c.body).where(events.c.sequence == part.sequence))
     if found:

@@ -22,7 +22,7 @@ from projections.engine.changes import Changes
 from projections.lists import departures, queries
 from projections.lists.departures import Departures
 from projections.lists.memory import NEVER, PartMemory, Select, extent_of
-from projections.lists.parts import EARLIER_US, Absence, Listed, Part, absence, rank
+from projections.lists.parts import EARLIER_US, Absence, Listed, PodListPart, absence, rank
 from projections.lists.rows import pod_beats, pod_departures, pod_lists
 from projections.timelines import precedes
 
@@ -52,7 +52,7 @@ class RecentLists:
         self._memory = PartMemory(select, table, kept)
         self._beats_table, self._left_table = beats, left
         self._departures = Departures(select, left)
-        self.added: list[Part] = []
+        self.added: list[PodListPart] = []
         #: The content of the part replaced by the newest one.
         self.replaced: frozenset[str] = frozenset()
         self._beats: dict[str, list[int]] = defaultdict(list)
@@ -112,7 +112,7 @@ class RecentLists:
         """
         proven_us = max(since_us, self._beat(pod.cluster, us) or since_us)
 
-        def is_asked(part: Part) -> bool:
+        def is_asked(part: PodListPart) -> bool:
             return precedes(part.resource_version, part.time_us, version, us)
 
         for part in self._memory.older(pod, us + 1, is_asked):
@@ -133,7 +133,7 @@ class RecentLists:
             found = stored if found is None or (stored is not None and stored > found) else found
         return found
 
-    def add(self, part: Part) -> bool | None:
+    def add(self, part: PodListPart) -> bool | None:
         """Whether older answers may change with ``part``; None for a part without news.
 
         Of two lists of one moment the later one by version counts, whichever arrived first.
@@ -155,7 +155,7 @@ class RecentLists:
         """The evidence of complete lists about a pod, or a claim."""
         return absence(pod, self._covering(pod), partial(self._beat, pod.cluster))
 
-    def _depart(self, part: Part, same: Part | None) -> None:
+    def _depart(self, part: PodListPart, same: PodListPart | None) -> None:
         """Note the objects missing between ``part``, in the place of ``same``, and the lists around it."""
         until = part.until
         if same is not None:
@@ -165,13 +165,13 @@ class RecentLists:
         for uid, removed, added in departures.changes(before, after, same, part):
             self._departures.change(uid, removed, added, part)
 
-    def _covering(self, pod: Listed) -> Iterator[Part]:
+    def _covering(self, pod: Listed) -> Iterator[PodListPart]:
         """The parts over a pod or a claim, newest first: those in memory, then the stored ones, as far as needed.
         Of the parts without it, newer than its newest observation, the oldest represents all.
         """
         version, observed_us, _ = pod.history[-1]
 
-        def is_asked(part: Part) -> bool:
+        def is_asked(part: PodListPart) -> bool:
             return precedes(version, observed_us, part.resource_version, part.time_us)
 
         extent = extent_of(pod)
@@ -213,7 +213,7 @@ class RecentLists:
             until_us = left_us
         yield from self._memory.stored(extent, late, until_us, is_asked)
 
-    def may_change(self, pod: Listed, part: Part) -> bool:
+    def may_change(self, pod: Listed, part: PodListPart) -> bool:
         """Whether ``part``, the newest, may change :meth:`absence`: not where the one before it said the same."""
         version, time_us, _ = pod.history[-1]
         since_us = time_us - EARLIER_US

@@ -14,7 +14,7 @@ from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.shape import (
     Above,
     Idle,
-    Pod,
+    PodHistory,
     PodRun,
     Run,
     Segment,
@@ -30,7 +30,7 @@ __all__ = [
     "UNASSIGNED",
     "Above",
     "Idle",
-    "Pod",
+    "PodHistory",
     "PodRun",
     "Run",
     "Segment",

@@ -16,7 +16,7 @@ from projections.pod_runs import queries
 
 if TYPE_CHECKING:
     from projections.engine.changes import RowReader
-    from projections.workloads import Workload
+    from projections.workloads import WorkloadHistory
 
 
 #: Controllers of one query: databases bound the parameters of a statement.
@@ -38,7 +38,7 @@ class Below:
         self._expected = frozenset(owners)
         self._stored.clear()
 
-    def changed(self, before: Workload | None, after: Workload) -> None:
+    def changed(self, before: WorkloadHistory | None, after: WorkloadHistory) -> None:
         """A workload changed in this batch."""
         if before is not None and before.owner is not None:
             self._changed[before.owner.uid].discard(after.uid)

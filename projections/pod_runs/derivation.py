@@ -33,7 +33,7 @@ from projections.engine.contract import Key
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
 from projections.evidence import PODS
-from projections.lists.parts import Part, everything, part_of
+from projections.lists.parts import PodListPart, everything, part_of
 from projections.lists.recent import RecentLists
 from projections.lists.rows import claim_departures, pod_beats, pod_departures, pod_lists
 from projections.pod_runs import queries
@@ -44,7 +44,7 @@ from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.observed_ends import ObservedEnds
 from projections.pod_runs.serving import Serving
 from projections.pod_runs.shape import (
-    Pod,
+    PodHistory,
     PodRun,
     codec,
     held_segments,
@@ -139,12 +139,12 @@ class PodRuns:
 
     def follow(self, before: Any, after: Any, sequence: int) -> None:
         """Derive again every pod affected by a changed row."""
-        if isinstance(after, namespaces.Namespace):
+        if isinstance(after, namespaces.NamespaceHistory):
             since = timelines.first_difference(before.owners() if before else [], after.owners())
             if since is not None:
                 self._claimed.namespace_changed((after.cluster, after.name), since)
             self._follow_namespace((after.cluster, after.name), since, sequence)
-        elif isinstance(after, nodes.Node):
+        elif isinstance(after, nodes.NodeHistory):
             of_model = timelines.first_difference(before.models() if before else [], after.models())
             of_cards = timelines.first_difference(
                 before.sharing() if before else [], after.sharing()
@@ -155,13 +155,13 @@ class PodRuns:
                 self._claimed.node_changed(key, since)
                 found = self._pods.on_node(key, since)
                 self._derive_again(found, sequence)
-        elif isinstance(after, workloads.Workload):
+        elif isinstance(after, workloads.WorkloadHistory):
             self._below.changed(before, after)
             if not workloads.is_same_word(before, after):
                 self._follow_owner(after.uid, sequence)
-        elif isinstance(after, quotas.Quota):
+        elif isinstance(after, quotas.QuotaHistory):
             self._follow_quota(after, sequence)
-        elif isinstance(after, (claims.Claim, supply.Supply)):
+        elif isinstance(after, (claims.ClaimHistory, supply.Supply)):
             self._derive_again(self._claimed.follow(before, after, sequence), sequence)
         elif isinstance(after, own.OwnCharge):
             self._derive_again((after.uid,), sequence)
@@ -224,7 +224,7 @@ class PodRuns:
             again |= self._vanished(everything(cluster, time_us))
         self._derive_again(again, sequence)
 
-    def _vanished(self, part: Part) -> set[str]:
+    def _vanished(self, part: PodListPart) -> set[str]:
         """Pods that ``part`` covers whose end is known only from a list, brought into memory."""
         stored = queries.vanished(self._rows.reader.select, part)
         self._pods.load(stored)
@@ -243,7 +243,7 @@ class PodRuns:
         if since is not None:
             self._derive_again(self._pods.of_namespace(key, since), sequence)
 
-    def _follow_quota(self, quota: quotas.Quota, sequence: int) -> None:
+    def _follow_quota(self, quota: quotas.QuotaHistory, sequence: int) -> None:
         """Derive again the pods of a quota with a changed rule, or of one below it, or served by an elastic one."""
         for namespace, second in self._serving.declare_elastic(quota).items():
             self._follow_namespace((quota.cluster, namespace), second, sequence)
@@ -275,7 +275,7 @@ class PodRuns:
             if row is not None:
                 self._derive(row, row.pod, sequence)
 
-    def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
+    def _derive(self, known: PodRun | None, pod: PodHistory, sequence: int) -> None:
         """Derive the run of a pod. After another start or end, the pods sharing its claims hold another part."""
         derived = self._derive_one(known, pod, sequence)
         for uid in sorted(self._claimed.beside(known, derived)):
@@ -283,7 +283,7 @@ class PodRuns:
             if row is not None:
                 self._derive_one(row, row.pod, sequence)
 
-    def _derive_one(self, known: PodRun | None, pod: Pod, sequence: int) -> PodRun:
+    def _derive_one(self, known: PodRun | None, pod: PodHistory, sequence: int) -> PodRun:
         run = derive(
             pod,
             self._around.owners((pod.cluster, pod.namespace)),

@@ -12,11 +12,11 @@ from typing import Any
 
 from projections import timelines
 from projections.attribution import UNASSIGNED, Names, attributed
-from projections.devices.held import NO_CARDS, Cards, Given, card_facts, held_cards
+from projections.devices.held import NO_CARDS, Cards, ClaimedCards, card_facts, held_cards
 from projections.namespaces import Owners
 from projections.pod_runs import serving
-from projections.pod_runs.ends import Evidence, end_of
-from projections.pod_runs.shape import Above, Idle, Pod, Run, Segment
+from projections.pod_runs.ends import ListEvidence, end_of
+from projections.pod_runs.shape import Above, Idle, PodHistory, Run, Segment
 from projections.timelines import MICROSECONDS
 
 #: For whom a pod would have held of which nothing is known.
@@ -26,12 +26,12 @@ _NOBODY = (None, None, None, None)
 
 
 def derive(
-    pod: Pod,
+    pod: PodHistory,
     owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
     above: Above,
-    evidence: Evidence,
-    around: serving.Around = serving.NOTHING_KNOWN,
+    evidence: ListEvidence,
+    around: serving.ServingRules = serving.NOTHING_KNOWN,
     cards: Cards = NO_CARDS,
 ) -> Run:
     """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time,
@@ -83,11 +83,11 @@ def derive(
 
 
 def idle_for(
-    pod: Pod,
+    pod: PodHistory,
     owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
     quotas: list[tuple[int, Names | None]],
-    around: serving.Around,
+    around: serving.ServingRules,
 ) -> Idle:
     """The possible owner of a pod without any holding; ``quotas`` is its top workload's names over time."""
     created_s = pod.begin_us // MICROSECONDS
@@ -105,15 +105,15 @@ def idle_for(
 
 
 def _segments(
-    pod: Pod,
+    pod: PodHistory,
     owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
     quotas: list[tuple[int, Names | None]],
-    around: serving.Around,
+    around: serving.ServingRules,
     start_s: int,
     end_s: int | None,
     sharing: Callable[[str], list[tuple[int, str]]],
-    given: Given,
+    given: ClaimedCards,
 ) -> tuple[tuple[Segment, ...], frozenset[str]]:
     values = timelines.changes(tuple(p for p in pod.history if p[2].node is not None))
     node_models = {value.node: models(value.node) for _, value in values}

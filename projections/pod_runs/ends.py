@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from projections.pod_runs.finishes import LATER, REGULAR, UNSTARTED, Finish, Gone
-from projections.pod_runs.shape import Pod
+from projections.pod_runs.finishes import LATER, REGULAR, UNSTARTED, Finish, GoneRecord
+from projections.pod_runs.shape import PodHistory
 from projections.pod_runs.stamps import FIRST_US, TOLERANCE_US, WRONG_CLOCK
 from projections.timelines import MICROSECONDS, precedes
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from projections.lists.parts import Absence
 
 
-class Evidence(Protocol):
+class ListEvidence(Protocol):
     """The proofs of complete lists and of the heartbeats of the source of pods."""
 
-    def absence(self, pod: Pod, /) -> Absence:
+    def absence(self, pod: PodHistory, /) -> Absence:
         """The evidence of complete lists about a pod without a known end."""
 
     def is_alive(self, cluster: str, us: int, /) -> bool:
         """Whether the source of pods reported shortly before a moment, or never reported before it."""
 
-    def proof(self, pod: Pod, version: str, us: int, since_us: int, /) -> int:
+    def proof(self, pod: PodHistory, version: str, us: int, since_us: int, /) -> int:
         """The newest moment from ``since_us`` to ``us`` with a proof of a pod ended at ``version``, by lists or
         heartbeats.
         """
@@ -53,7 +53,7 @@ _OPEN = End(None)
 _NO_FLAGS: frozenset[str] = frozenset()
 
 
-def end_of(pod: Pod, evidence: Evidence) -> End:
+def end_of(pod: PodHistory, evidence: ListEvidence) -> End:
     """The earliest of finish, delete stamp and DELETED. The lists are asked only where none of them is known."""
     # In this order: of two ends in one second the finish gives its flags.
     ends = [_finished(pod, finish, evidence) for finish in pod.finishes]
@@ -85,7 +85,7 @@ def _unseen(found: Absence) -> End:
     return End(min(found.seen_us // MICROSECONDS, missed_s), missed_s, frozenset(("vanished",)))
 
 
-def _finished(pod: Pod, finish: Finish, evidence: Evidence) -> End:
+def _finished(pod: PodHistory, finish: Finish, evidence: ListEvidence) -> End:
     flags = _NO_FLAGS
     earliest_us = _begun_us(pod, pod.acknowledged_us) - TOLERANCE_US
     for us in _stamped(pod, finish):
@@ -104,7 +104,7 @@ def _finished(pod: Pod, finish: Finish, evidence: Evidence) -> End:
     return _proven(pod, finish.version, us, last_us, flags, evidence)
 
 
-def _stamped(pod: Pod, finish: Finish) -> Iterator[int]:
+def _stamped(pod: PodHistory, finish: Finish) -> Iterator[int]:
     """Its end by stamps, the best one first."""
     if finish.finished_us != LATER:
         yield finish.finished_us
@@ -116,7 +116,7 @@ def _stamped(pod: Pod, finish: Finish) -> Iterator[int]:
         yield finish.disrupted_us
 
 
-def _was_asked(pod: Pod, finish: Finish) -> bool:
+def _was_asked(pod: PodHistory, finish: Finish) -> bool:
     """Whether DisruptionTarget came before the finish, as the request to go: a new reason keeps the transition of the old one."""
     if pod.asked is None:
         return False
@@ -125,7 +125,7 @@ def _was_asked(pod: Pod, finish: Finish) -> bool:
     return is_earlier and not (is_killed and finish.is_killed)
 
 
-def _clamped(pod: Pod, finish: Finish, us: int, flags: frozenset[str]) -> End:
+def _clamped(pod: PodHistory, finish: Finish, us: int, flags: frozenset[str]) -> End:
     """A finish is never after its observation, unless that lies before the pod's start: the watcher's clock is wrong."""
     if us <= finish.time_us:
         return _exact(us, flags)
@@ -134,13 +134,13 @@ def _clamped(pod: Pod, finish: Finish, us: int, flags: frozenset[str]) -> End:
     return _exact(finish.time_us, flags | {"clamped"})
 
 
-def _begun_us(pod: Pod, acknowledged_us: int | None) -> int:
+def _begun_us(pod: PodHistory, acknowledged_us: int | None) -> int:
     """Its start by stamps; before all moments where there is none."""
     started_us = acknowledged_us if pod.started_us is None else pod.started_us
     return max(pod.created_us or -LATER, started_us or -LATER)
 
 
-def _deleted(pod: Pod, gone: Gone, evidence: Evidence) -> End:
+def _deleted(pod: PodHistory, gone: GoneRecord, evidence: ListEvidence) -> End:
     us = gone.at_us
     if evidence.is_alive(pod.cluster, us):
         return _exact(us, frozenset(("end_observed",)), us)
@@ -149,7 +149,12 @@ def _deleted(pod: Pod, gone: Gone, evidence: Evidence) -> End:
 
 
 def _proven(
-    pod: Pod, version: str, us: int, last_us: int, flags: frozenset[str], evidence: Evidence
+    pod: PodHistory,
+    version: str,
+    us: int,
+    last_us: int,
+    flags: frozenset[str],
+    evidence: ListEvidence,
 ) -> End:
     """Charged up to the last proof, and never less than up to its start; unknown up to the observation."""
     begun_us = pod.begin_us if pod.start_us is None else pod.start_us

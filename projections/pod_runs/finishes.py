@@ -36,7 +36,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True)
 LATER = 2**62
 
 
-class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
+class GoneRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
     """A DELETED record without the stamp of the delete: the time of its observation, and the newest of its own
     stamps up to then.
     """

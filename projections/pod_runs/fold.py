@@ -1,6 +1,6 @@
 """The observations of one pod, folded independently of order and repetition.
 
-Every field of a :class:`Pod` is a minimum, a maximum or a set over the observations: starts and deletes keep the
+Every field of a :class:`PodHistory` is a minimum, a maximum or a set over the observations: starts and deletes keep the
 smallest stamp, descriptive fields the newest observation's, amounts and labels a history.
 
 Source: docs/accounting.md.
@@ -16,9 +16,9 @@ from bus.events.pods import PodState, PodVanished
 from projections.attribution import names
 from projections.devices.requested import facts_of
 from projections.pod_runs import stamps
-from projections.pod_runs.finishes import INIT, LATER, REGULAR, UNSTARTED, Finish, Gone
+from projections.pod_runs.finishes import INIT, LATER, REGULAR, UNSTARTED, Finish, GoneRecord
 from projections.pod_runs.pod_value import PodValue
-from projections.pod_runs.shape import Pod
+from projections.pod_runs.shape import PodHistory
 from projections.pod_runs.stamps import Stamps
 from projections.timelines import added, precedes, replaces
 
@@ -40,7 +40,7 @@ FARTHEST_US = 20 * stamps.YEAR_US
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
+def fold(row: PodHistory | None, fact: PodState, event: Event) -> PodHistory:
     """The pod with one more observation. A repeated observation gives the same row.
 
     An unreadable or impossible stamp counts as absent, flag ``clamped``. Stamps can prove a watcher's clock wrong:
@@ -52,7 +52,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     version, time_us = fact.resource_version, event.time_us
     known = stamps.read(fact, time_us)
     if row is None:
-        row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, known.at_us)
+        row = PodHistory(fact.uid, event.cluster, fact.namespace, fact.name, known.at_us)
     value, flags = _value(fact, known.flags.union(row.flags))
     history = added(row.history, version, time_us, value)
     started_us, acknowledged_us, bound_us = _started(row, value.node, known)
@@ -60,7 +60,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     if known.deletion_us is not None and fact.grace_seconds == 0:
         deleted_us = stamps.earlier(deleted_us, known.deletion_us)
     elif isinstance(fact, PodVanished):
-        told = Gone(known.at_us, _proof(fact, known, known.at_us))
+        told = GoneRecord(known.at_us, _proof(fact, known, known.at_us))
         gone = told if gone is None else min(gone, told)
         if known.at_us != time_us:
             flags |= {stamps.WRONG_CLOCK}
@@ -92,7 +92,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     disrupted = row.disrupted
     if fact.disruption and (disrupted is None or replaces(version, time_us, disrupted[:2])):
         disrupted = (version, time_us, fact.disruption)
-    folded = Pod(
+    folded = PodHistory(
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
         tuple(sorted(flags)), history, stamps.earlier(row.created_us, known.created_us),
         started_us, bound_us, deleted_us, gone, finishes, latest, phase, owned, owner, labels,
@@ -105,7 +105,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     return row if is_known else folded
 
 
-def is_same_run(before: Pod | None, after: Pod) -> bool:
+def is_same_run(before: PodHistory | None, after: PodHistory) -> bool:
     """Whether all inputs of the run are unchanged, except evidence of its existence."""
     return (
         before is not None
@@ -166,10 +166,10 @@ def _deadline(fact: PodState) -> int | None:
 
 
 def _started(
-    row: Pod, node: str | None, known: Stamps
+    row: PodHistory, node: str | None, known: Stamps
 ) -> tuple[int | None, int | None, int | None]:
     """(the smallest start by stamps, the kubelet's smallest one, the first observed bind without any): see
-    :class:`Pod`.
+    :class:`PodHistory`.
     """
     found = row.started_us, row.acknowledged_us, row.bound_us
     if node is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.lists.parts import Part
+from projections.lists.parts import PodListPart
 from projections.lists.recent import ALIVE_US
 from projections.pod_runs import queries
 from projections.pod_runs.memory import PodMemory
@@ -36,7 +36,7 @@ class ObservedEnds:
         if observed_us is not None:
             self._newest[cluster] = max(self._newest.get(cluster, observed_us), observed_us)
 
-    def after(self, part: Part, uids: frozenset[str]) -> set[str]:
+    def after(self, part: PodListPart, uids: frozenset[str]) -> set[str]:
         """Pods for whose ends a list is a proof: they are of ``uids``, or it was asked for shortly before the observation."""
         later = self.between(part.cluster, part.time_us, None)
         found = {uid for uid in later if part.covers(uid) and uid in uids}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bus.clock import SECOND_US
-from projections.lists.parts import Part
+from projections.lists.parts import PodListPart
 from projections.pod_runs.shape import (
     PodRun,
     held_segments,
@@ -110,7 +110,7 @@ WORKLOADS_BELOW = sa.select(workloads.c.uid, workloads.c.owner_uid).where(
 )
 
 
-def vanished(select: Select, part: Part) -> list[str]:
+def vanished(select: Select, part: PodListPart) -> list[str]:
     """Uids in the range of ``part`` with an end known only from a list."""
     query = sa.select(pod_runs.c.uid).where(
         pod_runs.c.vanished == 1, pod_runs.c.cluster == part.cluster, pod_runs.c.uid >= part.first

@@ -15,25 +15,25 @@ import msgspec
 import sqlalchemy as sa
 
 from projections import quotas, timelines
-from projections.attribution import LEVELS, Names, Rule, Rules, mentioned
+from projections.attribution import LEVELS, AttributionRule, Names, Rules, mentioned
 from projections.elastic_serving import EVER, NOBODY, ElasticServing
 from projections.elastic_serving import Timeline as ElasticTimeline
 from projections.namespaces import Owners
-from projections.quotas import Quota
+from projections.quotas import QuotaHistory
 
 if TYPE_CHECKING:
     from projections.engine.contract import Key
-    from projections.pod_runs.shape import Above, Pod
+    from projections.pod_runs.shape import Above, PodHistory
 
 #: (first second, rule), oldest first; no rule before the first one.
-Timeline = list[tuple[int, Rule]]
+Timeline = list[tuple[int, AttributionRule]]
 
 
 class Serving:
     """The rules of all quotas in the ledger."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], dict[str, Quota]] = {}
+        self._found: dict[tuple[str, str], dict[str, QuotaHistory]] = {}
         self._read: dict[tuple[str, str], Timeline] = {}
         self._elastic = ElasticServing()
 
@@ -44,11 +44,11 @@ class Serving:
             self._elastic.take(quota)
             self.declare(quota)
 
-    def declare_elastic(self, quota: Quota) -> dict[str, int]:
+    def declare_elastic(self, quota: QuotaHistory) -> dict[str, int]:
         """An ElasticQuota has a new spec. Returns the namespaces with another serving quota, and the first second."""
         return self._elastic.declare(quota)
 
-    def declare(self, quota: Quota) -> int | None:
+    def declare(self, quota: QuotaHistory) -> int | None:
         """A quota has a new spec. Returns the first second of a changed rule; None for none."""
         if not quota.rules:
             return None
@@ -74,9 +74,9 @@ class Serving:
 
     def concerned(
         self,
-        quota: Quota,
-        pods: Iterable[Pod],
-        above: Callable[[Pod], Above],
+        quota: QuotaHistory,
+        pods: Iterable[PodHistory],
+        above: Callable[[PodHistory], Above],
         owners: Callable[[Key], list[tuple[int, Owners]]],
     ) -> list[str]:
         """The uids of those ``pods`` naming a quota of this cluster, or one below it."""
@@ -91,9 +91,9 @@ class Serving:
                 found.append(pod.uid)
         return found
 
-    def around(self, cluster: str, namespace: str) -> Around:
+    def around(self, cluster: str, namespace: str) -> ServingRules:
         """The rules for the pods of a namespace, besides labels."""
-        return Around(self.of(cluster), self._elastic.timeline(cluster, namespace))
+        return ServingRules(self.of(cluster), self._elastic.timeline(cluster, namespace))
 
     def of(self, cluster: str) -> Callable[[str], Timeline]:
         """The rules of one cluster's quotas, by name."""
@@ -105,7 +105,7 @@ def no_timelines(name: str) -> Timeline:
     return []
 
 
-class Around(msgspec.Struct, frozen=True):
+class ServingRules(msgspec.Struct, frozen=True):
     """The rules of the quotas of a cluster, and the serving ElasticQuotas of one namespace, over time."""
 
     rules: Callable[[str], Timeline]
@@ -116,13 +116,13 @@ class Around(msgspec.Struct, frozen=True):
         return "" if self.elastic is NOBODY else str(timelines.at(self.elastic, second))
 
 
-NOTHING_KNOWN = Around(no_timelines, NOBODY)
+NOTHING_KNOWN = ServingRules(no_timelines, NOBODY)
 
 
-def at(around: Around, second: int) -> Rules:
+def at(around: ServingRules, second: int) -> Rules:
     """The valid rules at a second."""
 
-    def rule(name: str) -> Rule | None:
+    def rule(name: str) -> AttributionRule | None:
         found = None
         for begin, held in around.rules(name):
             if begin > second:
@@ -133,7 +133,7 @@ def at(around: Around, second: int) -> Rules:
     return rule
 
 
-def related(around: Around, *found: Iterable[Names | None]) -> set[str]:
+def related(around: ServingRules, *found: Iterable[Names | None]) -> set[str]:
     """The quotas named or serving the namespace, and all their ancestors at any time."""
     waiting = {quota for named in found for one in named for quota in mentioned(one)}
     waiting |= {quota for _, quota in around.elastic if quota}
@@ -147,7 +147,7 @@ def related(around: Around, *found: Iterable[Names | None]) -> set[str]:
     return seen
 
 
-def cuts(around: Around, *found: Iterable[Names | None]) -> set[int]:
+def cuts(around: ServingRules, *found: Iterable[Names | None]) -> set[int]:
     """The first seconds of new rules for the named quotas, or of another serving quota for the namespace."""
     if around.elastic is NOBODY and not any(map(any, found)):
         return set()

@@ -1,4 +1,4 @@
-"""The rows of a pod: its observations (:class:`Pod`), and the results from them (:class:`Run`, :class:`Segment`)."""
+"""The rows of a pod: its observations (:class:`PodHistory`), and the results from them (:class:`Run`, :class:`Segment`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projections.attribution import Names
 from projections.engine.codec import Codec, Named
 from projections.engine.contract import Integer, partial_index, row_table
 from projections.pod_runs.blocks import block
-from projections.pod_runs.finishes import UNSTARTED, Finish, Gone
+from projections.pod_runs.finishes import UNSTARTED, Finish, GoneRecord
 from projections.pod_runs.pod_value import PodValue
 from projections.workloads import Controlled
 
@@ -29,7 +29,7 @@ class Above(msgspec.Struct, frozen=True, gc=False):
     deadline_s: int | None = None
 
 
-class Pod(msgspec.Struct, frozen=True, gc=False):
+class PodHistory(msgspec.Struct, frozen=True, gc=False):
     """All observations of one pod, by uid, as a function of the set of observations.
 
     Stamps are microseconds UTC. ``created_us``: the smallest creation; None without a plausible one.
@@ -54,7 +54,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     started_us: int | None = None
     bound_us: int | None = None
     deleted_us: int | None = None
-    gone: Gone | None = None
+    gone: GoneRecord | None = None
     finishes: tuple[Finish, ...] = ()
     latest: tuple[str, int] | None = None
     phase: str = ""
@@ -172,7 +172,7 @@ class PodRun(msgspec.Struct, frozen=True, gc=False):
     ``sequence`` is the last event to change the pod's row, ``run_sequence`` the last to change its segments.
     """
 
-    pod: Pod
+    pod: PodHistory
     run: Run
     sequence: int
     run_sequence: int
@@ -252,12 +252,12 @@ held_segments = row_table(
 
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
-    """The parts of a :class:`Pod` without a column of their own."""
+    """The parts of a :class:`PodHistory` without a column of their own."""
 
     values: list[PodValue]
     points: list[tuple[str, int, int]]
     flags: tuple[str, ...]
-    gone: Gone | None
+    gone: GoneRecord | None
     finishes: tuple[Finish, ...]
     latest: tuple[str, int] | None
     owned: tuple[str, int] | None
@@ -281,7 +281,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_State)
 
 
-def state_of(pod: Pod) -> str:
+def state_of(pod: PodHistory) -> str:
     """The ``state`` column: observations point to their distinct values, most pods have two or three."""
     values: dict[PodValue, int] = {}
     points = [
@@ -341,7 +341,7 @@ def _known(named: Named) -> dict[str, Any]:
     held = _decoder.decode(named["state"])
     seen_us, created_us, started_us, bound_us, acknowledged_us = held.times
     disrupted = (*held.disrupted, named["disruption"]) if held.disrupted else None
-    pod = Pod(
+    pod = PodHistory(
         named["uid"], named["cluster"], named["namespace"], named["name"], seen_us, held.flags,
         tuple([(version, time_us, held.values[n]) for version, time_us, n in held.points]),
         created_us, started_us, bound_us, named["deleted_us"], held.gone, held.finishes,

@@ -12,7 +12,7 @@ from bus.events.pods import Owner
 from projections import namespaces, nodes, workloads
 from projections.engine.contract import Key
 from projections.engine.rows import KEPT, Rows
-from projections.pod_runs.shape import Above, Pod
+from projections.pod_runs.shape import Above, PodHistory
 from projections.quota_trees import own
 
 
@@ -23,7 +23,7 @@ class Surroundings:
         self._rows = rows
         self._timelines: dict[tuple[str, type, str, str], tuple[Any, list[Any]]] = {}
 
-    def above(self, pod: Pod) -> Above:
+    def above(self, pod: PodHistory) -> Above:
         """The workload at the top of a pod's controllers, and the quota names of the charged one."""
         if pod.owner is None:
             return Above()
@@ -51,8 +51,8 @@ class Surroundings:
         if len(self._timelines) > KEPT:
             self._timelines.clear()
 
-    def _workload(self, uid: str) -> workloads.Workload | None:
-        row: workloads.Workload | None = self._rows.get(workloads.projection, (uid,))
+    def _workload(self, uid: str) -> workloads.WorkloadHistory | None:
+        row: workloads.WorkloadHistory | None = self._rows.get(workloads.projection, (uid,))
         return row
 
     def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:

@@ -3,7 +3,7 @@
 Each quota of a tree has one row. The row has the newest observation of the quota by number, and the unsettled
 changes. It is computed from all entries of the journal about the quota except refusals, in any order.
 
-Source: docs/architecture.md; :class:`projections.quota_trees.shape.Node` for the rules of the amounts.
+Source: docs/architecture.md; :class:`projections.quota_trees.shape.TreeNode` for the rules of the amounts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bus.events.admissions import QuotaDeclared
 from projections.engine.codec import Codec, text
 from projections.engine.contract import Integer, Key, Projection, row_table
 from projections.quota_trees.elastic_tree import ASKED
-from projections.quota_trees.shape import ELASTIC, Node
+from projections.quota_trees.shape import ELASTIC, TreeNode
 
 declared_quotas = row_table(
     "declared_quotas",
@@ -54,7 +54,7 @@ class DeclaredQuota(msgspec.Struct, frozen=True):
     sequence: int = 0
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> TreeNode | None:
         """The quota in its tree, without its charges; None for an absent one."""
         first = self.seen if self.seen is not None and self.seen.spec is not None else None
         declared = first or next(iter(self.asked), None)
@@ -63,7 +63,7 @@ class DeclaredQuota(msgspec.Struct, frozen=True):
         specs = tuple(one.spec for one in self.asked if one.spec is not None)
         uid = declared.uid if first else self.asked[-1].uid
         observed = first.spec if first else None
-        return Node(self.quota, uid, declared.kind, declared.parent, observed, specs)
+        return TreeNode(self.quota, uid, declared.kind, declared.parent, observed, specs)
 
 
 def keys(fact: QuotaDeclared, event: Event) -> tuple[Key, ...]:

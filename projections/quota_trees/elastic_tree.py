@@ -16,16 +16,16 @@ from bus.events.admissions import QuotaSpec
 from projections.engine.parts import Part
 from projections.quota_trees.elastic.admission import refusal
 from projections.quota_trees.elastic.incremental import ElasticTree, PodSums, SavedElasticTree
-from projections.quota_trees.elastic.shape import ROOT, Quota, add
+from projections.quota_trees.elastic.shape import ROOT, ElasticQuota, add
 from projections.quota_trees.elastic.tree import Figures
 from projections.quota_trees.unmet import Unmet
 
 ASKED = "requests."
 
 
-def quota_of(name: str, parent: str, spec: QuotaSpec) -> Quota:
+def quota_of(name: str, parent: str, spec: QuotaSpec) -> ElasticQuota:
     """A quota as the elastic rules take it."""
-    return Quota(
+    return ElasticQuota(
         name, parent or ROOT, dict(spec.max), dict(spec.min), dict(spec.weight), spec.lends,
         spec.is_parent, namespaces=spec.namespaces,
     )  # fmt: skip

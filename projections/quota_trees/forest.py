@@ -22,7 +22,7 @@ from bus.events.admissions import (
 from bus.events.clock import ClockTicked
 from bus.events.vocabulary import Fact
 from projections.engine.parts import Part
-from projections.quota_trees.shape import Grant, Node
+from projections.quota_trees.shape import Grant, TreeNode
 from projections.quota_trees.tree import Fact as Entry
 from projections.quota_trees.tree import SavedTree, Tree, restored
 
@@ -62,7 +62,7 @@ class Forest(Part):
             found = self.trees[name] = Tree(name)
         return found
 
-    def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
+    def grants(self, uid: str) -> Iterator[tuple[TreeNode, Grant]]:
         """The charges for an object, in every quota with one."""
         for name in self.holders.get(uid, ()):
             tree = self.trees[name]

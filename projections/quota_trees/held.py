@@ -40,7 +40,7 @@ grants = row_table(
 )
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldCharge(msgspec.Struct, frozen=True):
     """The charge of one quota for one object; nothing for an empty ``charge``."""
 
     cluster: str
@@ -87,9 +87,9 @@ def keys(word: Word, event: Event) -> tuple[Key]:
     return ((event.cluster, event.key, word.quota, word.uid),)
 
 
-def fold(row: Held | None, word: Word, event: Event) -> Held:
+def fold(row: HeldCharge | None, word: Word, event: Event) -> HeldCharge:
     """The grant with one more word of its journal; an older one than the newest changes nothing."""
-    row = row or Held(event.cluster, event.key, word.quota, word.uid)
+    row = row or HeldCharge(event.cluster, event.key, word.quota, word.uid)
     decision = word.decision
     if decision is not None and decision.number > row.number:
         row = msgspec.structs.replace(
@@ -103,7 +103,7 @@ def fold(row: Held | None, word: Word, event: Event) -> Held:
     )
 
 
-codec = Codec(Held, grants)
+codec = Codec(HeldCharge, grants)
 
 projection = Projection(
     name="grants",

@@ -56,7 +56,7 @@ class Grant(msgspec.Struct, frozen=True):
     is_leaving: bool = False
 
 
-class Node(msgspec.Struct):
+class TreeNode(msgspec.Struct):
     """One quota of the tree.
 
     ``asked`` are admitted changes still able to land in the cluster, oldest first. Until they are settled the

@@ -25,7 +25,7 @@ from bus.events.admissions import (
 from projections.engine.parts import Part
 from projections.quota_trees.elastic_tree import Elastic, SavedElastic
 from projections.quota_trees.grants import grown, without
-from projections.quota_trees.shape import ELASTIC, Grant, Node, spent
+from projections.quota_trees.shape import ELASTIC, Grant, TreeNode, spent
 from projections.quota_trees.unmet import Refused, SavedRefused, Unmet
 
 #: Most counted demands of one tree: each is one division.
@@ -40,7 +40,7 @@ class SavedTree(msgspec.Struct):
     name: str
     number: int
     sequence: int
-    nodes: dict[str, Node]
+    nodes: dict[str, TreeNode]
     meters: dict[tuple[str, str], Meter]
     total: dict[str, int]
     elastic: SavedElastic
@@ -57,7 +57,7 @@ class Tree(Part):
         self.name = name
         self.number = 0
         self.sequence = 0
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, TreeNode] = {}
         #: Object (uid) to the quotas with a charge for it.
         self.holders: dict[str, set[str]] = {}
         self.meters: dict[tuple[str, str], Meter] = {}
@@ -145,7 +145,7 @@ class Tree(Part):
             del node.grants[uid]
             self._let_go(quota, uid)
 
-    def _hold(self, node: Node, grant: Grant) -> None:
+    def _hold(self, node: TreeNode, grant: Grant) -> None:
         before = node.grants.get(grant.uid)
         if before is not None:
             self._count(node, before, -1)
@@ -153,7 +153,7 @@ class Tree(Part):
         self.holders.setdefault(grant.uid, set()).add(node.name)
         self._count(node, grant, 1)
 
-    def _count(self, node: Node, grant: Grant, sign: int) -> None:
+    def _count(self, node: TreeNode, grant: Grant, sign: int) -> None:
         own = node.by_namespace.setdefault(grant.namespace, {})
         for key, amount in grant.charge.items():
             for sums in (node.self_used, own):
@@ -188,7 +188,7 @@ class Tree(Part):
                 self._claim(node, remove=True)
             return
         if node is None:
-            node = Node(fact.quota, fact.uid, fact.kind, fact.parent)
+            node = TreeNode(fact.quota, fact.uid, fact.kind, fact.parent)
             self.nodes[fact.quota] = node
             adopt_children(node, self.nodes.values())
         if fact.stage == "observed":
@@ -213,7 +213,7 @@ class Tree(Part):
             for grant in node.grants.values():
                 self.elastic.hold(node.name, grant.charge, 1)
 
-    def _claim(self, node: Node, *, remove: bool = False) -> None:
+    def _claim(self, node: TreeNode, *, remove: bool = False) -> None:
         parent = self.nodes.get(node.parent)
         if parent is not None:
             parent.claim(node.name, None if remove else node.claimed())
@@ -226,7 +226,7 @@ def restored(saved: SavedTree) -> Tree:
     return tree
 
 
-def adopt_children(node: Node, nodes: Iterable[Node]) -> None:
+def adopt_children(node: TreeNode, nodes: Iterable[TreeNode]) -> None:
     """Let a new node answer for the existing quotas with it as their named parent."""
     for child in nodes:
         if child.parent == node.name:
@@ -248,18 +248,18 @@ class TreeOverlay:
         #: The additions of the decisions, by quota and key; the same by quota and namespace, and key.
         self._held: dict[str, dict[str, int]] = {}
         self._own: dict[tuple[str, str], dict[str, int]] = {}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, TreeNode] = {}
 
     @property
     def number(self) -> int:
         """The number of the next entry."""
         return self.tree.number + len(self.facts) + 1
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> TreeNode | None:
         """A quota by name."""
         return self._nodes.get(name) or self.tree.nodes.get(name)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[TreeNode]:
         """Every quota of the tree, by name."""
         return [node for _, node in sorted({**self.tree.nodes, **self._nodes}.items())]
 
@@ -275,17 +275,17 @@ class TreeOverlay:
         quotas = {*self.tree.holders.get(uid, ()), *(q for q, one in self._grants if one == uid)}
         return [grant for quota in sorted(quotas) if (grant := self.grant(quota, uid)) is not None]
 
-    def holds(self, node: Node) -> bool:
+    def holds(self, node: TreeNode) -> bool:
         """Whether a quota holds something for any object."""
         return bool(node.grants) or any(quota == node.name for quota, _ in self._grants)
 
-    def used(self, node: Node, key: str) -> int:
+    def used(self, node: TreeNode, key: str) -> int:
         """The usage of a key, decisions of the draft included."""
         used = node.used(key)
         held = self._held.get(node.name)
         return used + held.get(key, 0) if held else used
 
-    def limits(self, node: Node, rises: Mapping[str, int]) -> dict[str, int | None]:
+    def limits(self, node: TreeNode, rises: Mapping[str, int]) -> dict[str, int | None]:
         """The limit of ``node`` for each of the rising keys if they rise; None = not limited."""
         limits = {key: node.limit(key) if node.kind != ELASTIC else None for key in rises}
         if not node.is_elastic:
@@ -301,12 +301,12 @@ class TreeOverlay:
             limits[key] = runtime[key] if limit is None else min(limit, runtime[key])
         return limits
 
-    def own(self, node: Node, namespace: str, key: str) -> int:
+    def own(self, node: TreeNode, namespace: str, key: str) -> int:
         """The charges of one namespace's workloads for a key."""
         stored = node.by_namespace.get(namespace, {}).get(key, 0)
         return stored + self._own.get((node.name, namespace), {}).get(key, 0)
 
-    def spent(self, node: Node, key: str, at_s: int) -> tuple[int, int]:
+    def spent(self, node: TreeNode, key: str, at_s: int) -> tuple[int, int]:
         """(spent, limit) of a budget at a second; nothing is spent before it was first metered."""
         return spent(self.tree.meters.get((node.name, key)), node.cash(key), at_s)
 
@@ -339,7 +339,7 @@ class TreeOverlay:
             return
         known = self.node(fact.quota)
         if known is None:
-            known = Node(fact.quota, fact.uid, fact.kind, fact.parent)
+            known = TreeNode(fact.quota, fact.uid, fact.kind, fact.parent)
             adopt_children(known, {**self.tree.nodes, **self._nodes}.values())
         after = node = msgspec.structs.replace(known)
         after.ask(fact.uid, fact.spec, time_us)

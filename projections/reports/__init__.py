@@ -20,7 +20,7 @@ Source: docs/accounting.md.
 
 from projections.reports.days import ended_pods
 from projections.reports.periods import periods
-from projections.reports.shape import DIMENSIONS, LABEL, UTC, Question, Row, Sums, check
+from projections.reports.shape import DIMENSIONS, LABEL, UTC, Question, ReportRow, Sums, check
 from projections.reports.sums import report, sums
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "LABEL",
     "UTC",
     "Question",
-    "Row",
+    "ReportRow",
     "Sums",
     "check",
     "ended_pods",

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from projections.devices import claims as claim_rows
 from projections.devices.cards import HELD
-from projections.devices.entries import Entry
+from projections.devices.entries import CardEntry
 from projections.devices.shape import card_segments
 
 #: Rows fetched at once.
@@ -36,7 +36,7 @@ class CardPart(msgspec.Struct, frozen=True, gc=False):
     gpu_milli: int
 
 
-class Share(msgspec.Struct, frozen=True, gc=False):
+class CardShare(msgspec.Struct, frozen=True, gc=False):
     """Cards of a segment: of one card, or of an unknown card (None)."""
 
     card: str | None
@@ -98,7 +98,7 @@ class HeldCards:
         return classes[part] if part < len(classes) else None
 
 
-def _classes_of(claim: claim_rows.Claim) -> tuple[str | None, ...]:
+def _classes_of(claim: claim_rows.ClaimHistory) -> tuple[str | None, ...]:
     """The class of each result of a claim, in the order of its allocations."""
     # The chosen entry of a prioritized request is not stored: it has a class if all entries have the same.
     asks = {one.name: {ask.device_class for ask in one.asks} for one in claim.requests}
@@ -111,8 +111,8 @@ def _classes_of(claim: claim_rows.Claim) -> tuple[str | None, ...]:
 
 
 def shares(
-    start_s: int, end_s: int, entries: Sequence[Entry], parts: Sequence[CardPart]
-) -> Iterator[tuple[int, int, list[Share]]]:
+    start_s: int, end_s: int, entries: Sequence[CardEntry], parts: Sequence[CardPart]
+) -> Iterator[tuple[int, int, list[CardShare]]]:
     """(from, to, shares) of a segment with ``entries``. The part without a known card has None.
 
     At each second the shares are as many milli-cards as the entries, whatever ``parts`` say. The first one is of a card,
@@ -123,16 +123,16 @@ def shares(
     order = {one.model: number for number, one in enumerate(entries)}
     for from_s, to_s in pairwise(cuts):
         left, given = sum(one.gpu_milli for one in entries), Counter[str | None]()
-        found: list[Share] = []
+        found: list[CardShare] = []
         for one in parts:
             milli = min(one.gpu_milli, left)
             if milli and one.start_s <= from_s and (one.end_s is None or from_s < one.end_s):
-                found.append(Share(one.card, one.device_class, one.model, milli))
+                found.append(CardShare(one.card, one.device_class, one.model, milli))
                 given[one.model] += milli
                 left -= milli
         for entry in entries:
             if rest := min(max(entry.gpu_milli - given[entry.model], 0), left):
-                found.append(Share(None, None, entry.model, rest))
+                found.append(CardShare(None, None, entry.model, rest))
                 left -= rest
         # The part with a card goes before the part without.
         found.sort(key=lambda one: (one.card is None, order.get(one.model, len(order))))

@@ -14,7 +14,7 @@ from projections import namespaces, nodes, workloads
 from projections.attribution import Names
 from projections.devices.entries import of_segment
 from projections.engine.contract import Projection
-from projections.pod_runs import Pod, held_segments, idle_for, pod_runs, serving, stored
+from projections.pod_runs import PodHistory, held_segments, idle_for, pod_runs, serving, stored
 from projections.quota_trees import own
 from projections.reports.attempts import DIMENSIONS as BY_ATTEMPT
 from projections.reports.attempts import NO_JOB, Attempt, attempts
@@ -29,7 +29,7 @@ _FETCHED = 2_000
 _ASKED = 500
 
 
-class Holding(msgspec.Struct, frozen=True, gc=False):
+class HeldPiece(msgspec.Struct, frozen=True, gc=False):
     """One segment as of the question's moment: [start_s, end_s), closed there if it is open."""
 
     start_s: int
@@ -61,7 +61,7 @@ class _PodRow(msgspec.Struct, gc=False):
     end_s: int | None
     unknown_s: int
     #: At least one: without any holding, the one for the possible owner.
-    holdings: list[Holding]
+    holdings: list[HeldPiece]
     has_held: bool
     #: Up to when it is known to be there, if it is open.
     known_s: int
@@ -75,7 +75,7 @@ _labels = msgspec.json.Decoder(dict[str, str])
 
 
 #: (group, kind, start, end, owner)
-Stretch = tuple[Key, int, int, int, Holding]
+Stretch = tuple[Key, int, int, int, HeldPiece]
 
 
 def pieces(
@@ -84,7 +84,7 @@ def pieces(
     *,
     only_open: bool = False,
     uids: Sequence[str] | None = None,
-) -> Iterator[list[tuple[Key, int, int, Holding]]]:
+) -> Iterator[list[tuple[Key, int, int, HeldPiece]]]:
     """Each pod's share of the period: (group, kind, seconds, owner), cut as requested; of ``uids`` alone if they
     are given.
 
@@ -93,7 +93,7 @@ def pieces(
     cut = periods("hour" if "hour" in question.by else "day", question.zone)
     is_cut = "day" in question.by or "hour" in question.by
     for pod, clipped in _clipped_pods(connection, question, only_open, uids):
-        found: list[tuple[Key, int, int, Holding]] = []
+        found: list[tuple[Key, int, int, HeldPiece]] = []
         for kind, lo, hi, holding in clipped:
             if not is_cut:
                 found.append((_key(question.by, pod, holding, None), kind, hi - lo, holding))
@@ -118,7 +118,7 @@ def stretches(
 
 def _clipped_pods(
     connection: sa.Connection, question: Question, only_open: bool, uids: Sequence[str] | None
-) -> Iterator[tuple[_PodRow, list[tuple[int, int, int, Holding]]]]:
+) -> Iterator[tuple[_PodRow, list[tuple[int, int, int, HeldPiece]]]]:
     """Each pod with a share in the period, with its (kind, start, end, owner)."""
     is_by_model = "model" in question.by or "model" in question.where
     for pod in _asked(connection, question, only_open, uids):
@@ -190,11 +190,11 @@ def _pods(
     tried = attempts(connection, as_of_s) if BY_ATTEMPT & {*question.by} else {}
     rows = sa.select(*columns).where(*chosen).order_by(runs.uid)
     for row in connection.execute(rows.execution_options(yield_per=_FETCHED)):
-        holdings: list[Holding] = []
+        holdings: list[HeldPiece] = []
         known_s = question.observed_s(row[1])
         for s in segments_of.of(row[0]):
             end_s = max(known_s, s[1]) if s[2] is None else min(s[2], as_of_s)
-            holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15], *s[18:19]))
+            holdings.append(HeldPiece(s[1], end_s, *s[3:6], *s[10:15], *s[18:19]))
         cards = cards_of.of(row[0]) if cards_of else []
         has_held = bool(holdings)
         if only_open and not has_held:
@@ -226,14 +226,14 @@ class _Named:
             self._rows[(projection.name, key)] = row
         return self._rows[(projection.name, key)]
 
-    def _workload(self, uid: str) -> workloads.Workload | None:
-        found: workloads.Workload | None = self._row(workloads.projection, uid)
+    def _workload(self, uid: str) -> workloads.WorkloadHistory | None:
+        found: workloads.WorkloadHistory | None = self._row(workloads.projection, uid)
         return found
 
     def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:
         return own.is_own(self._row(own.projection, found.uid), found.kind, owner)
 
-    def _around(self, pod: Pod) -> serving.Around:
+    def _around(self, pod: PodHistory) -> serving.ServingRules:
         if not self._has_quotas:
             return serving.NOTHING_KNOWN
         if self._serving is None:
@@ -243,7 +243,7 @@ class _Named:
             )
         return self._serving.around(pod.cluster, pod.namespace)
 
-    def _quotas(self, pod: Pod) -> list[tuple[int, Names | None]]:
+    def _quotas(self, pod: PodHistory) -> list[tuple[int, Names | None]]:
         """The quotas named by the charged workload."""
         if not self._has_quotas or pod.owner is None:
             return []
@@ -251,7 +251,7 @@ class _Named:
         above = self._workload(charged.uid) if charged else None
         return above.quotas() if above else []
 
-    def _models(self, pod: Pod) -> Callable[[str], list[tuple[int, str | None]]]:
+    def _models(self, pod: PodHistory) -> Callable[[str], list[tuple[int, str | None]]]:
         def of(node: str) -> list[tuple[int, str | None]]:
             row = self._row(nodes.projection, pod.cluster, node)
             found: list[tuple[int, str | None]] = row.models() if row else []
@@ -259,7 +259,7 @@ class _Named:
 
         return of
 
-    def nobody(self, row: tuple[Any, ...]) -> Holding:
+    def nobody(self, row: tuple[Any, ...]) -> HeldPiece:
         """The possible owner of a pod without any holding."""
         (one,) = stored([row], ())
         pod = one.pod
@@ -267,7 +267,7 @@ class _Named:
         owners = namespace.owners() if namespace else []
         idle = idle_for(pod, owners, self._models(pod), self._quotas(pod), self._around(pod))
         whose = (idle.team, idle.user, idle.node, idle.model, idle.quota)
-        return Holding(0, 0, 0, 0, 0, *whose)
+        return HeldPiece(0, 0, 0, 0, 0, *whose)
 
 
 WAITED, HELD, UNKNOWN = range(3)
@@ -275,7 +275,7 @@ WAITED, HELD, UNKNOWN = range(3)
 
 def _stretches(
     pod: _PodRow, as_of_s: int, is_by_model: bool
-) -> Iterator[tuple[int, int, int, Holding]]:
+) -> Iterator[tuple[int, int, int, HeldPiece]]:
     """(kind, start, end, owner) of one pod as of a moment; one of no length proves only its existence."""
     first, last = pod.holdings[0], pod.holdings[-1]
     bound_s = pod.start_s if pod.start_s is not None and pod.start_s <= as_of_s else None
@@ -295,7 +295,7 @@ def _stretches(
         yield UNKNOWN, max(end_s, last.end_s if pod.has_held else end_s), as_of_s, last
 
 
-def _by_model(segment: Holding) -> Iterator[Holding]:
+def _by_model(segment: HeldPiece) -> Iterator[HeldPiece]:
     """A segment for each of its models: its CPU and memory are with the first."""
     first, *others = of_segment(segment.model, segment.gpu_milli, segment.devices, "")
     yield replace(segment, model=first.model, gpu_milli=first.gpu_milli)
@@ -305,7 +305,9 @@ def _by_model(segment: Holding) -> Iterator[Holding]:
         )  # fmt: skip
 
 
-def _by_card(segment: Holding, parts: list[CardPart]) -> Iterator[tuple[int, int, int, Holding]]:
+def _by_card(
+    segment: HeldPiece, parts: list[CardPart]
+) -> Iterator[tuple[int, int, int, HeldPiece]]:
     """A segment for each card: its CPU and memory are with the first."""
     entries = of_segment(segment.model, segment.gpu_milli, segment.devices, "")
     for from_s, to_s, found in shares(segment.start_s, segment.end_s, entries, parts):
@@ -326,7 +328,7 @@ def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | 
     return (lo, lo) if is_in else None
 
 
-def _is_wanted(question: Question, pod: _PodRow, holding: Holding) -> bool:
+def _is_wanted(question: Question, pod: _PodRow, holding: HeldPiece) -> bool:
     # An empty value selects rows without one, as in the stored sums; for a label it is a value.
     return not question.where or all(
         _value(name, pod, holding) == (value if value or name.startswith(LABEL) else None)
@@ -334,7 +336,7 @@ def _is_wanted(question: Question, pod: _PodRow, holding: Holding) -> bool:
     )
 
 
-def _key(by: tuple[str, ...], pod: _PodRow, holding: Holding, period: Period | None) -> Key:
+def _key(by: tuple[str, ...], pod: _PodRow, holding: HeldPiece, period: Period | None) -> Key:
     return tuple(
         _called(name, period) if name in ("day", "hour") else _value(name, pod, holding)
         for name in by
@@ -348,7 +350,7 @@ def _called(name: str, period: Period | None) -> Period | None:
     return (0, period[1][:10])
 
 
-def _value(name: str, pod: _PodRow, holding: Holding) -> str | int | None:
+def _value(name: str, pod: _PodRow, holding: HeldPiece) -> str | int | None:
     if name.startswith(LABEL):
         return _labels.decode(pod.labels).get(name[len(LABEL) :])
     part = pod if name in _OF_PODS else pod.tried if name in BY_ATTEMPT else holding
@@ -364,7 +366,7 @@ _BY_CARD = frozenset({"device", "class"})
 _FIELDS = {"class": "device_class"}
 
 
-def add(found: Sums, kind: int, seconds: int, holding: Holding) -> None:
+def add(found: Sums, kind: int, seconds: int, holding: HeldPiece) -> None:
     """Add one piece to the sums of its group."""
     if kind == WAITED:
         found.waiting_s += seconds

@@ -63,7 +63,7 @@ class Sums(msgspec.Struct):
     unknown_s: int = 0
 
 
-class Row(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """A group: the values of ``by`` in its order (None: without a value), and its sums."""
 
     key: Key

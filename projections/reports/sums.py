@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from projections.reports import days
 from projections.reports.by_day import ByDay
 from projections.reports.periods import periods
-from projections.reports.pieces import HELD, Holding, add, pieces, stretches
-from projections.reports.shape import UTC, Key, Question, Row, Sums, check
+from projections.reports.pieces import HELD, HeldPiece, add, pieces, stretches
+from projections.reports.shape import UTC, Key, Question, ReportRow, Sums, check
 from projections.timelines import DAY, HOUR
 from projections.usage import usage_days, usage_hours
 
@@ -27,7 +27,7 @@ _KEPT = {
 }
 
 
-def report(connection: sa.Connection, question: Question) -> list[Row]:
+def report(connection: sa.Connection, question: Question) -> list[ReportRow]:
     """One row for each group with a pod in the period, by key; without groups one row.
 
     Exact; the module has the rules. Whole days come from the stored sums of ended pods, if these have the
@@ -57,7 +57,7 @@ def report(connection: sa.Connection, question: Question) -> list[Row]:
     return _rows({key: found for key, found in totals.items() if found.pods or not question.by})
 
 
-def sums(connection: sa.Connection, question: Question) -> list[Row]:
+def sums(connection: sa.Connection, question: Question) -> list[ReportRow]:
     """Amounts and held seconds by group, equal to :func:`report`'s; the rest is 0, groups without holdings are
     missing.
 
@@ -90,14 +90,14 @@ def sums(connection: sa.Connection, question: Question) -> list[Row]:
     return _held(totals, by)
 
 
-def _held(totals: dict[Key, Sums], by: tuple[str, ...]) -> list[Row]:
+def _held(totals: dict[Key, Sums], by: tuple[str, ...]) -> list[ReportRow]:
     return _rows(
         {key: found for key, found in totals.items() if found.held_s or found.gpu_milli_s or not by}
     )
 
 
 def _add_pods(
-    totals: dict[Key, Sums], pods: Iterable[list[tuple[Key, int, int, Holding]]], sign: int = 1
+    totals: dict[Key, Sums], pods: Iterable[list[tuple[Key, int, int, HeldPiece]]], sign: int = 1
 ) -> None:
     for pod in pods:
         counted: dict[Key, bool] = {}
@@ -116,13 +116,13 @@ def _empty(question: Question) -> dict[Key, Sums]:
     return totals
 
 
-def _rows(totals: dict[Key, Sums]) -> list[Row]:
+def _rows(totals: dict[Key, Sums]) -> list[ReportRow]:
     def order(key: Key) -> Key:
         # Empty values come last; days and hours by their time, not by their name.
         return tuple((value is None, "" if value is None else value) for value in key)
 
     return [
-        Row(tuple(v[1] if isinstance(v, tuple) else v for v in key), totals[key])
+        ReportRow(tuple(v[1] if isinstance(v, tuple) else v for v in key), totals[key])
         for key in sorted(totals, key=order)
     ]
 

@@ -17,7 +17,7 @@ from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
 from bus.metrics import Metric, Sample
 from projections.engine.parts import Part
-from projections.quota_trees import Node, Tree, TreeOverlay
+from projections.quota_trees import Tree, TreeNode, TreeOverlay
 from reactors.engine.journals import Journals
 
 
@@ -27,7 +27,7 @@ class SavedDecisions(msgspec.Struct):
     counts: dict[tuple[str, str], int]
 
 
-class Decisions(Part):
+class DecisionCounts(Part):
     """Counts decisions as they are read. Give :meth:`take` to the journals before they follow."""
 
     Saved = SavedDecisions
@@ -44,7 +44,7 @@ class Decisions(Part):
             self.counts[(decided.verdict, decided.reason)] += 1
 
 
-def figures(journals: Journals, decisions: Decisions, at_s: int) -> Iterator[Metric]:
+def figures(journals: Journals, decisions: DecisionCounts, at_s: int) -> Iterator[Metric]:
     """All of them; budgets as they stand at ``at_s``."""
     yield Metric(
         "bursar_admission_decisions_total", "counter",
@@ -66,7 +66,7 @@ def figures(journals: Journals, decisions: Decisions, at_s: int) -> Iterator[Met
 
 
 def _of_quotas(trees: list[Tree], at_s: int) -> Iterator[Metric]:
-    def over(amounts: Callable[[Node], dict[str, int]]) -> Iterator[Sample]:
+    def over(amounts: Callable[[TreeNode], dict[str, int]]) -> Iterator[Sample]:
         for tree in trees:
             for node in list(tree.nodes.values()):
                 for key, amount in sorted(amounts(node).items()):
@@ -75,7 +75,7 @@ def _of_quotas(trees: list[Tree], at_s: int) -> Iterator[Metric]:
 
     gauges = (
         ("used", "What is used: by its own workloads, and claimed by quotas below.", _used),
-        ("hard", "The limit, the strictest of all that may hold.", Node.limited),
+        ("hard", "The limit, the strictest of all that may hold.", TreeNode.limited),
         ("ungoverned", "What workloads hold that were never admitted with it.", _ungoverned),
     )
     for name, meaning, amounts in gauges:
@@ -95,12 +95,12 @@ def _of_quotas(trees: list[Tree], at_s: int) -> Iterator[Metric]:
         )  # fmt: skip
 
 
-def _used(node: Node) -> dict[str, int]:
+def _used(node: TreeNode) -> dict[str, int]:
     keys = {*node.limited(), *node.self_used, *node.claims}
     return {key: node.used(key) for key in keys}
 
 
-def _ungoverned(node: Node) -> dict[str, int]:
+def _ungoverned(node: TreeNode) -> dict[str, int]:
     total: dict[str, int] = {}
     for grant in list(node.grants.values()):
         if grant.is_adopted:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
-from projections.budgets import BudgetStatus, Exhaustion, Period, Phase, Rule, advance
+from projections.budgets import BudgetStatus, Exhaustion, ExhaustionRule, Period, Phase, advance
 from projections.quota_trees import TreeOverlay
 from projections.quota_trees.shape import spent
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead, Place
@@ -49,7 +49,7 @@ def _is_same(known: Meter, meter: Meter) -> bool:
 
 def judged(
     quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: BudgetStatus,
-    rule: Rule, *, last: Phase | None, based_on: int,
+    rule: ExhaustionRule, *, last: Phase | None, based_on: int,
 ) -> BudgetJudged | None:  # fmt: skip
     """The judgement after a budget changed from the ``last`` recorded phase (None: there was none) to another; None without a
     change. A changed rule changes the phase, too.
@@ -109,7 +109,7 @@ def decide(state: BudgetState, trigger: Trigger, policy: None) -> Sequence[Budge
     return found
 
 
-def _rule(read: LedgerRead, place: Place) -> Rule:
+def _rule(read: LedgerRead, place: Place) -> ExhaustionRule:
     observed = read.quotas[place[0]].observed
     assert observed is not None
-    return Rule.of(observed.budget)
+    return ExhaustionRule.of(observed.budget)

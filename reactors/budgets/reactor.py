@@ -12,10 +12,10 @@ from reactors.budgets.state import BudgetState, LedgerRead
 from reactors.engine.contract import Reactor
 
 if TYPE_CHECKING:
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """The effects of budgets."""
     # A question to the reactors needs no effects, and should not pay for the import.
     from reactors.budgets.effects import effects

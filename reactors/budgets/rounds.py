@@ -29,7 +29,7 @@ from projections.budgets.queries import forecast
 from projections.catalogue import MODEL
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints
-from projections.quota_trees import Node, Tree
+from projections.quota_trees import Tree, TreeNode
 from projections.quota_trees.shape import BUSINESS
 from reactors.budgets import NAME
 from reactors.budgets.decide import evaluated, metered
@@ -37,7 +37,7 @@ from reactors.budgets.forecasting import Forecasts
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead
 from reactors.budgets.status import status_of
 from reactors.effectors.elastic_status import ElasticStatus
-from reactors.effectors.quota_status import Condition, Status, StatusReport, StatusWriter
+from reactors.effectors.quota_status import BizGroupStatus, Condition, StatusReport, StatusWriter
 from reactors.engine.adapters import QuotaTrees
 from reactors.engine.replica import Replica
 
@@ -208,7 +208,7 @@ class Metering:
                     _log.error("the status of quota %r is refused: %s", node.name, outcome.message)
 
     def _report(
-        self, tree: Tree, node: Node, read: LedgerRead, judged: Evaluated
+        self, tree: Tree, node: TreeNode, read: LedgerRead, judged: Evaluated
     ) -> StatusReport | None:
         """The wanted status of its object; None to write nothing."""
         if node.observed is None:
@@ -224,7 +224,9 @@ class Metering:
             name=node.name, namespace=seen.namespace, uid=node.uid, figures=figures
         )
 
-    def _status(self, tree: Tree, node: Node, read: LedgerRead, judged: Evaluated) -> Status:
+    def _status(
+        self, tree: Tree, node: TreeNode, read: LedgerRead, judged: Evaluated
+    ) -> BizGroupStatus:
         mine: Mapping[str, BudgetStatus] = {
             key: one for (name, key), one in read.standings.items() if name == node.name
         }

@@ -17,12 +17,12 @@ from projections.cluster import ClusterState
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.budgets import NAME
-from reactors.engine.contract import Review
+from reactors.engine.contract import ReviewQuestion
 
 if TYPE_CHECKING:
     from projections.budgets import BudgetStatus, Exhaustion, Phase
     from projections.budgets.forecasts import Forecast
-    from projections.quotas import Quota
+    from projections.quotas import QuotaHistory
 
 #: An older judgement is not news.
 FRESH_US = 86_400 * SECOND_US
@@ -35,12 +35,12 @@ Place = tuple[str, str]
 Evaluated: TypeAlias = "Mapping[Place, tuple[Exhaustion, Phase]]"
 
 
-class LedgerRead(Review, frozen=True):
+class LedgerRead(ReviewQuestion, frozen=True):
     """The ledger's budgets at ``at_s``, after ``sequence``."""
 
     at_s: int
     sequence: int
-    quotas: Mapping[str, Quota]
+    quotas: Mapping[str, QuotaHistory]
     standings: Mapping[Place, BudgetStatus]
 
 

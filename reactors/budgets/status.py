@@ -9,13 +9,13 @@ from bus.clock import SECOND_US, format_stamp
 from bus.kube.crds.keys import CASH
 from projections.budgets import BudgetStatus, Exhaustion
 from projections.budgets.forecasts import Forecast
-from projections.quota_trees import Node, Tree
-from reactors.effectors.quota_status import Condition, Status
+from projections.quota_trees import Tree, TreeNode
+from reactors.effectors.quota_status import BizGroupStatus, Condition
 
 
 def status_of(
     tree: Tree,
-    node: Node,
+    node: TreeNode,
     standings: Mapping[str, BudgetStatus],
     phases: Mapping[str, Exhaustion],
     *,
@@ -23,7 +23,7 @@ def status_of(
     sequence: int,
     generation: int,
     forecasts: Mapping[str, Forecast | None] = MappingProxyType({}),
-) -> Status:
+) -> BizGroupStatus:
     """The wanted ``kubectl get`` status of a quota. ``standings`` and ``phases`` by key of cash, ``forecasts`` by key."""
     spec = node.observed or node.spec
     shown = sorted(spec.hard)
@@ -33,7 +33,7 @@ def status_of(
         for key, one in standings.items()
         if (second := _exhausts_s(phases[key], one, at_s)) is not None
     ]
-    return Status(
+    return BizGroupStatus(
         name=node.name,
         uid=node.uid,
         hard=spec.hard | {CASH + key: one.limit for key, one in budgets},
@@ -70,7 +70,7 @@ def _exhausts_s(judged: Exhaustion, standing: BudgetStatus, at_s: int) -> int | 
     return standing.exhausts_s(at_s) if judged.exhausted_s is None else judged.exhausted_s
 
 
-def _conditions(node: Node, phases: Mapping[str, Exhaustion], at_s: int) -> Iterable[Condition]:
+def _conditions(node: TreeNode, phases: Mapping[str, Exhaustion], at_s: int) -> Iterable[Condition]:
     problem = (node.observed or node.spec).problem
     if problem:
         yield Condition("Unusable", "True", 0, "InvalidSpec", problem)

@@ -22,9 +22,9 @@ from bus.events.notebooks import Evidence, NotebookSampled
 from bus.go_time import Stamp
 from bus.notebooks import jupyter
 from bus.notebooks.go_json import SOURCE, Kernel, kernels_of
-from bus.notebooks.prober import Answer
+from bus.notebooks.prober import ProbeResponse
 from reactors.culling.hub import HubOptions, HubServer, HubUser, hub_requests
-from reactors.culling.kubeflow import Notebook, Pass, reconcile, reconcile_with_terminals
+from reactors.culling.kubeflow import Notebook, ReconcilePass, reconcile, reconcile_with_terminals
 from reactors.culling.kubeflow.annotations import Annotations
 from reactors.culling.policy import Limits
 from reactors.culling.simulate import Cull, Run, Simulation, ended, look_of, watched
@@ -41,7 +41,7 @@ KUBEFLOW_PERIOD = 1
 WORKSPACE_RETRY_SECONDS = 300
 WORKSPACE_PROBE_SECONDS = 3600
 
-Reconciling: TypeAlias = Callable[[Notebook, NotebookSampled, int, Stamp], Pass]
+Reconciling: TypeAlias = Callable[[Notebook, NotebookSampled, int, Stamp], ReconcilePass]
 
 
 class Culler(Protocol):
@@ -72,7 +72,9 @@ class _Kubeflow:
         self._stamps = {}
 
 
-def _of_kubeflow(notebook: Notebook, fact: NotebookSampled, idle_minutes: int, now: Stamp) -> Pass:
+def _of_kubeflow(
+    notebook: Notebook, fact: NotebookSampled, idle_minutes: int, now: Stamp
+) -> ReconcilePass:
     return reconcile(
         notebook,
         pod_exists=True,
@@ -85,7 +87,7 @@ def _of_kubeflow(notebook: Notebook, fact: NotebookSampled, idle_minutes: int, n
 
 def _of_open_data_hub(
     notebook: Notebook, fact: NotebookSampled, idle_minutes: int, now: Stamp
-) -> Pass:
+) -> ReconcilePass:
     terminals = _read(fact, jupyter.TERMINALS)
     if terminals is None:
         open_ones = None
@@ -233,7 +235,9 @@ def _stamp(evidence: Evidence) -> Kernel:
     return Kernel(format_stamp(evidence.active_us or 0), "")
 
 
-def _answer(entries: list[Kernel] | None) -> Answer | None:
+def _answer(entries: list[Kernel] | None) -> ProbeResponse | None:
     if entries is None:
         return None
-    return Answer(200, msgspec.json.encode([msgspec.structs.asdict(entry) for entry in entries]))
+    return ProbeResponse(
+        200, msgspec.json.encode([msgspec.structs.asdict(entry) for entry in entries])
+    )

@@ -28,7 +28,7 @@ from projections.cluster import Pod, Workload
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Reason, Sample, Verdict, Warned, evaluate, last_activity
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
-from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
+from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, NotebookSubject, limits_of
 from reactors.culling.state import NOTEBOOK, ActiveWarning, CullingState
 from reactors.engine.contract import ProposedDecision, Rest, Trigger
 
@@ -66,7 +66,7 @@ def evaluated(view: CullingState, policy: CullingPolicy, uid: str, now_us: int) 
     if policy.kubeflow is not None and (notebook := _notebook(view, pod)) is not None:
         annotations |= notebook.annotations
     image = view.images.get(uid, "")
-    limits = limits_of(policy, Subject(pod.namespace, view.team(pod), image, annotations))
+    limits = limits_of(policy, NotebookSubject(pod.namespace, view.team(pod), image, annotations))
     samples = samples_of(view.activity[uid])
     standing = view.warned.get(uid)
     warned = None

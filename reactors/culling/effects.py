@@ -14,10 +14,10 @@ from reactors.culling.state import NAME, CullingState
 
 if TYPE_CHECKING:
     from reactors.culling.probing import Prober
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """The effects as the settings have them; while culling is off no notebook is asked. Raises OSError for a token's file."""
     # A question to the reactors needs no effects, and should not pay for the import.
     from bus.notebooks.memory import HEARTBEAT_US
@@ -41,12 +41,12 @@ def effects(adapters: Adapters) -> Effects:
     return effects_by(adapters, prober, policy.check_period_seconds)
 
 
-def effects_by(adapters: Adapters, prober: Prober | None, period_seconds: float) -> Effects:
+def effects_by(adapters: Adapters, prober: Prober | None, period_seconds: float) -> EffectorTable:
     """The effects with a prober that probes every notebook once in a period; without a prober, notebooks are never stopped."""
     from bus.notify import tell
     from reactors.culling.effectors import CullEffector, Notices, StampWriter
     from reactors.culling.probing import LastLook
-    from reactors.engine.adapters import Effects
+    from reactors.engine.adapters import EffectorTable
 
     replica, cluster, clock = adapters.replica, adapters.cluster, adapters.clock
     settings = adapters.settings
@@ -54,9 +54,9 @@ def effects_by(adapters: Adapters, prober: Prober | None, period_seconds: float)
     cull = CullEffector(cluster, clock, LastLook(replica, prober))
     effectors = {verb.wire_type: cull for verb in (Warn, Withdraw, Cull, Restore)}
     if prober is None:
-        return Effects(effectors)
+        return EffectorTable(effectors)
     beside: list[Callable[[], Coroutine[Any, Any, None]]]
     beside = [partial(prober.run, period_seconds), StampWriter(replica, cluster, clock).run]
     if (receiver := settings.receiver) is not None:
         beside.append(Notices(replica, adapters.transport, clock, partial(tell, receiver)).run)
-    return Effects(effectors, tuple(beside))
+    return EffectorTable(effectors, tuple(beside))

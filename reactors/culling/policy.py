@@ -84,7 +84,7 @@ class CullingRule(BaseModel):
     team: str = "*"
     image: str = "*"
 
-    def fits(self, subject: Subject) -> bool:
+    def fits(self, subject: NotebookSubject) -> bool:
         """Whether the rule is about this notebook."""
         return (
             fnmatchcase(subject.namespace, self.namespace)
@@ -147,7 +147,7 @@ class CullingPolicy(ReactorPolicy):
     kubeflow: KubeflowRules | None = None
 
 
-class Subject(msgspec.Struct, frozen=True):
+class NotebookSubject(msgspec.Struct, frozen=True):
     """A notebook as rules see it. ``team`` and ``image`` "" = unknown, which only `*` fits."""
 
     namespace: str
@@ -178,7 +178,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
 
 
-def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
+def limits_of(policy: CullingPolicy, subject: NotebookSubject) -> Limits:
     """The limits of one notebook: the policy's, the first fitting rule's, the notebook's own, the later ones first."""
     rule = next((rule for rule in policy.rules if rule.fits(subject)), CullingRule())
     asked_seconds, exempt, ignored = _asked(policy, subject.annotations)

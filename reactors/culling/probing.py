@@ -35,7 +35,7 @@ from bus.notebooks import kubeflow
 from bus.notebooks.choice import PROBE, is_notebook, peer_of
 from bus.notebooks.contract import NOTEBOOK_NAME, ApiRequest, Peer, Reply
 from bus.notebooks.memory import HEARTBEAT_US
-from bus.notebooks.prober import Answer, ProbeSettings, Unanswered, fetch
+from bus.notebooks.prober import ProbeResponse, ProbeSettings, Unanswered, fetch
 from bus.notebooks.sampler import AskServer, Sampler
 from bus.transport import Transport
 from projections.cluster import Pod
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-class Objects(Protocol):
+class ProbeClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`."""
 
     async def get(self, path: str) -> Json:
@@ -91,7 +91,7 @@ class Prober:
     def __init__(
         self,
         view: CullingState,
-        cluster: Objects,
+        cluster: ProbeClient,
         transport: Transport,
         clock: Clock,
         *,
@@ -212,11 +212,11 @@ class Prober:
 
     async def _api(self, request: ApiRequest) -> Reply:
         try:
-            return Answer(200, msgspec.json.encode(await self._cluster.get(request.path)))
+            return ProbeResponse(200, msgspec.json.encode(await self._cluster.get(request.path)))
         except NotFoundError:
-            return Answer(404, b"")
+            return ProbeResponse(404, b"")
         except PermissionDeniedError:
-            return Answer(403, b"")
+            return ProbeResponse(403, b"")
         except ClusterUnavailableError:
             return Unanswered("no_connection")
         except BursarError:

@@ -22,7 +22,7 @@ from reactors.culling.fusion import Sample, Warned, are_enough, last_activity
 from reactors.culling.policy import Limits
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
+class NotebookLook(msgspec.Struct, frozen=True, gc=False):
     """One readable look at a notebook: when, and the newest activity it told of; None = of none."""
 
     uid: str
@@ -80,7 +80,7 @@ class Run:
         self.warned = None
 
 
-def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> Look | None:
+def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> NotebookLook | None:
     """A recorded fact as a look; None without a readable deciding source."""
     samples = [
         Sample(
@@ -98,7 +98,7 @@ def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> Look | None:
     if not are_enough(sources, asked, limits):
         return None
     active_us, source = last_activity(samples, 0, limits)
-    return Look(fact.uid, at_us, active_us if source in sources else None)
+    return NotebookLook(fact.uid, at_us, active_us if source in sources else None)
 
 
 def watched(run: Run, at_us: int, span_us: int, culls: list[Cull]) -> None:

@@ -65,7 +65,7 @@ _API_VERSIONS = {kind.kind: f"{kind.group}/{kind.versions[0]}".lstrip("/") for k
 _log = logging.getLogger(__name__)
 
 
-class Writes(Protocol):
+class EventClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Json:
@@ -145,7 +145,7 @@ class Recorder:
 
     def __init__(
         self,
-        cluster: Writes,
+        cluster: EventClient,
         clock: Clock,
         tree: Callable[[str], Tree],
         *,

@@ -44,7 +44,7 @@ class Condition(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class BizGroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The new status of one BizGroupResourceQuota. Amounts in the measures of :class:`bus.events.quotas.QuotaObserved`.
 
     ``hard`` and ``used`` by quota key, budgets with ``cash/``; ``self_used`` by quota key, ``runtime`` by resource name,
@@ -112,7 +112,7 @@ class StatusReport(Protocol):
         ...
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class WriteOutcome(msgspec.Struct, frozen=True):
     """The result of a write. ``gone``: the object does not exist any more; ``refused``: the API server never accepts it,
     with its ``message``.
     """
@@ -122,7 +122,7 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Objects(Protocol):
+class StatusClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
@@ -134,7 +134,7 @@ class Objects(Protocol):
         ...
 
 
-def content(status: Status) -> Json:
+def content(status: BizGroupStatus) -> Json:
     """The status without its time: two equal ones need one write."""
     found: Json = {
         "hard": _texts(status.hard),
@@ -158,7 +158,7 @@ def content(status: Status) -> Json:
     return found
 
 
-def body(status: Status, version: str) -> Json:
+def body(status: BizGroupStatus, version: str) -> Json:
     """The object to apply at ``…/<name>/status``, if it is still in ``version``.
 
     The status of a custom object takes no uid as precondition: the API server overwrites it. So the
@@ -216,7 +216,7 @@ class StatusWriter:
 
     def __init__(
         self,
-        cluster: Objects,
+        cluster: StatusClient,
         *,
         per_second: float = 10.0,
         attempts: int = 4,
@@ -240,7 +240,7 @@ class StatusWriter:
                 "apply deploy/manifests/crds"
             )
 
-    async def write(self, status: StatusReport) -> Outcome:
+    async def write(self, status: StatusReport) -> WriteOutcome:
         """Make the object say ``status``, unless it was made to before.
 
         Raises ClusterUnavailableError when the API server stays away, PermissionDeniedError: the next status is written
@@ -248,7 +248,7 @@ class StatusWriter:
         """
         says = status.content()
         if self._written.get(status.uid) == says:
-            return Outcome(status.name, "unchanged")
+            return WriteOutcome(status.name, "unchanged")
         # Until the outcome is known the object may say the one or the other.
         self._written.pop(status.uid, None)
         async with self._turn:
@@ -257,27 +257,31 @@ class StatusWriter:
             self._written[status.uid] = says
         return outcome
 
-    async def _applied(self, status: StatusReport) -> Outcome:
+    async def _applied(self, status: StatusReport) -> WriteOutcome:
         for attempt in range(1, self._attempts + 1):
             await self._spaced()
             try:
                 found = await self._cluster.get(status.path)
                 if found["metadata"]["uid"] != status.uid:
-                    return Outcome(status.name, "gone")
+                    return WriteOutcome(status.name, "gone")
                 crashpoint("quota_status.before_apply")
                 await self._apply(status, found)
                 crashpoint("quota_status.after_apply")
-                if isinstance(status, Status) and status.forecast:
+                if isinstance(status, BizGroupStatus) and status.forecast:
                     self._takes_forecasts = True
-                return Outcome(status.name, "written")
+                return WriteOutcome(status.name, "written")
             except NotFoundError:
-                return Outcome(status.name, "gone")
+                return WriteOutcome(status.name, "gone")
             except RequestRefusedError as error:
-                if isinstance(status, Status) and status.forecast and NO_FORECAST in error.message:
+                if (
+                    isinstance(status, BizGroupStatus)
+                    and status.forecast
+                    and NO_FORECAST in error.message
+                ):
                     # The next status has its forecast again: the kind may be applied meanwhile.
                     self._takes_forecasts = False
                     return await self._applied(msgspec.structs.replace(status, forecast={}))
-                return Outcome(status.name, "refused", error.message)
+                return WriteOutcome(status.name, "refused", error.message)
             except ConflictError as error:
                 failure: ConflictError | ClusterUnavailableError = error
             except ClusterUnavailableError as error:

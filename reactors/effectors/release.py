@@ -42,7 +42,7 @@ class Patches(Protocol):
         ...
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ReleaseOutcome(msgspec.Struct, frozen=True):
     """The result of one attempt."""
 
     result: Result
@@ -55,29 +55,31 @@ class Starter:
     def __init__(self, cluster: Patches) -> None:
         self._cluster = cluster
 
-    async def start(self, kind: Kind, namespace: str, name: str, uid: str) -> Outcome:
+    async def start(self, kind: Kind, namespace: str, name: str, uid: str) -> ReleaseOutcome:
         """Unsuspend one. Raises ClusterUnavailableError: try again, it may have been done."""
         path = object_path(kind, namespace, name)
         return await self._attempt(partial(self._cluster.patch, path, started(kind, uid)))
 
-    async def hold(self, kind: Kind, namespace: str, name: str, uid: str, quota: str) -> Outcome:
+    async def hold(
+        self, kind: Kind, namespace: str, name: str, uid: str, quota: str
+    ) -> ReleaseOutcome:
         """Suspend a running workload, to wait in a queue. Raises ClusterUnavailableError."""
         path = object_path(kind, namespace, name)
         return await self._attempt(partial(self._cluster.merge, path, stopped(kind, uid, quota)))
 
-    async def _attempt(self, write: Callable[[], Awaitable[Any]]) -> Outcome:
+    async def _attempt(self, write: Callable[[], Awaitable[Any]]) -> ReleaseOutcome:
         crashpoint("release.before_patch")
         try:
             await write()
         except (NotFoundError, ConflictError) as error:
-            return Outcome("superseded", str(error))
+            return ReleaseOutcome("superseded", str(error))
         except RequestRefusedError as error:
             result: Result = "superseded" if error.status == UNPROCESSABLE else "refused"
-            return Outcome(result, str(error))
+            return ReleaseOutcome(result, str(error))
         except PermissionDeniedError as error:
-            return Outcome("refused", str(error))
+            return ReleaseOutcome("refused", str(error))
         crashpoint("release.after_patch")
-        return Outcome("done")
+        return ReleaseOutcome("done")
 
 
 def started(kind: Kind, uid: str) -> Operations:

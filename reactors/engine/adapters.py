@@ -125,7 +125,7 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
     moves: Moves
 
 
-class Effects(msgspec.Struct, frozen=True):
+class EffectorTable(msgspec.Struct, frozen=True):
     """Effectors by wire type of their decisions; and endless tasks beside the machine, unless the reactor is off."""
 
     effectors: Mapping[str, Effector] = {}

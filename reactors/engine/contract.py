@@ -44,7 +44,7 @@ class Conclusion(Protocol):
         """The fact as an event."""
 
 
-class Review(msgspec.Struct, frozen=True):
+class ReviewQuestion(msgspec.Struct, frozen=True):
     """A request for a decision, other than an event. Base of all such requests."""
 
 
@@ -56,7 +56,7 @@ class Trigger(msgspec.Struct, frozen=True):
 
     sequence: int
     at_us: int
-    fact: Fact | Review
+    fact: Fact | ReviewQuestion
 
 
 class ProposedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     activity: str
     #: Makes an empty state beside those of the cluster and of its quota trees, for it to read.
     state: Callable[[ClusterState, QuotaTrees], State]
-    triggers: tuple[type[Fact | Review], ...]
+    triggers: tuple[type[Fact | ReviewQuestion], ...]
     #: Whether the newest event, one of ``triggers``, is anything to decide on; None = each is. A tick always is.
     is_concerned: Callable[[Any], bool] | None = None
     #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off. On a review: to the facts themselves.

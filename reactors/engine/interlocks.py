@@ -115,12 +115,12 @@ class Interlocks(Part):
         """The reason to decide nothing at ``now_us`` without a person's request; "" = decisions are allowed."""
         return self._pending or (self._reason if now_us < self._until_us else "")
 
-    def gate(self, now_us: int) -> Gate:
+    def gate(self, now_us: int) -> LimitGate:
         """The limits on decisions at ``now_us``."""
         recent = [one for one in self._recent if now_us - one.at_us < WINDOW_US]
         # Pending holds start at the next tick.
         until_us = now_us + HOLD_US if self._pending else self._until_us
-        return Gate(self.hold(now_us), now_us, recent, until_us)
+        return LimitGate(self.hold(now_us), now_us, recent, until_us)
 
     def _ticked(self, at_us: int) -> None:
         if self.ticked_us and abs(at_us - self.ticked_us) > JUMP_US:
@@ -163,7 +163,7 @@ class Interlocks(Part):
         return dict(found[-LISTS:])
 
 
-class Gate:
+class LimitGate:
     """Admits decisions of one moment while limits allow, in the given order."""
 
     def __init__(

@@ -41,7 +41,7 @@ from bus.waiting import reached
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.forest import Forest
 from projections.quota_trees.tree import Fact, SavedTree
-from reactors.engine.turns import Turns
+from reactors.engine.turns import JournalTurns
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
@@ -87,7 +87,7 @@ class Journals(Forest):
         #: By sequence: own entries that are not read back yet. They are not decoded once more.
         self._own: dict[int, tuple[tuple[Event, Fact], ...]] = {}
         self._listeners: list[Callable[[Event], None]] = []
-        self._turns: dict[str, Turns] = defaultdict(Turns)
+        self._turns: dict[str, JournalTurns] = defaultdict(JournalTurns)
 
     @property
     def is_pure(self) -> bool:

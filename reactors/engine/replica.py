@@ -26,7 +26,7 @@ from reactors.engine.contract import (
     Concluded,
     ProposedDecision,
     Reactor,
-    Review,
+    ReviewQuestion,
     State,
     Trigger,
     decision_id,
@@ -208,7 +208,7 @@ class Replica(Part):
                     ]
         return found
 
-    def review(self, reactor: str, asked: Review, at_us: int) -> Sequence[Fact]:
+    def review(self, reactor: str, asked: ReviewQuestion, at_us: int) -> Sequence[Fact]:
         """The decisions of a reactor without a policy on ``asked``. This does not make them."""
         decide, state = self.reactors[reactor].decide, self.states[reactor]
         return decide(state, Trigger(self.sequence, at_us, asked), None)

@@ -17,7 +17,7 @@ REMEMBERED_SECONDS = 0.5
 LONGEST_SECONDS = 0.05
 
 
-class Turns:
+class JournalTurns:
     """The turns of one journal, as one process sees them."""
 
     def __init__(self) -> None:

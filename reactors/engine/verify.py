@@ -36,7 +36,7 @@ class Mismatch(msgspec.Struct, frozen=True):
     sequence: int
 
 
-class Rederived(msgspec.Struct, frozen=True):
+class RederivedDecisions(msgspec.Struct, frozen=True):
     """The number of equal decisions, the number of skipped ones, and the mismatches."""
 
     same: int
@@ -50,7 +50,7 @@ def rederive(
     cluster: str,
     decided: Iterable[Event] | None = None,
     known: Callable[[Replica, int], None] = lambda replica, before: None,
-) -> Rederived:
+) -> RederivedDecisions:
     """Decide the history of ``cluster`` again. ``history`` returns all its events in order; ``decided`` are the decisions
     among them, read from ``history`` again if not given. ``known`` is called with the state before each event,
     with its sequence, and at the end.
@@ -93,7 +93,7 @@ def rederive(
         found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in stored]
     found += concluded.end()
     passed_over += concluded.passed_over
-    return Rederived(same + concluded.same, passed_over, tuple(found))
+    return RederivedDecisions(same + concluded.same, passed_over, tuple(found))
 
 
 class _Concluded:

@@ -19,7 +19,7 @@ import msgspec
 
 from bus.events.decisions import Decision, Evict, Target
 from projections.cluster import Pod
-from projections.quota_trees import Node, Tree
+from projections.quota_trees import Tree, TreeNode
 from projections.quota_trees import TreeOverlay as Overlay
 from projections.quota_trees.unmet import OVER_QUOTA, Unmet
 from reactors import reclaim
@@ -123,7 +123,7 @@ def _request(asker: Asker) -> Request:
     return Request(one.quota, "", one.kind, one.namespace, one.name, one.wants)
 
 
-def _is_eligible(view: EvictionState, node: Node, asker: Asker, at_us: int) -> bool:
+def _is_eligible(view: EvictionState, node: TreeNode, asker: Asker, at_us: int) -> bool:
     """Whether room may be made for it: not while a less important pod is going."""
     going = [
         reclaim.Pod(one.target.name, quota=node.name, priority=one.numbers["priority"])
@@ -139,7 +139,7 @@ def _is_eligible(view: EvictionState, node: Node, asker: Asker, at_us: int) -> b
     )
 
 
-def _candidates(view: EvictionState, node: Node, at_us: int) -> _Pods:
+def _candidates(view: EvictionState, node: TreeNode, at_us: int) -> _Pods:
     """The bound pods with a charge of their own in the quota that may be evicted now."""
     found = (view.pod(uid) for uid in node.grants)
     return {
@@ -154,7 +154,7 @@ def _candidates(view: EvictionState, node: Node, at_us: int) -> _Pods:
 
 
 def _selected(
-    view: EvictionState, tree: Tree, node: Node, asker: Asker, pods: _Pods
+    view: EvictionState, tree: Tree, node: TreeNode, asker: Asker, pods: _Pods
 ) -> preemption.Selection:
     overlay, wants = Overlay(tree), asker.unmet.wants
     used = {key: overlay.used(node, key) for key in wants}
@@ -182,6 +182,6 @@ def _selected(
     )
 
 
-def _asker(asker: Asker, node: Node) -> reclaim.Pod:
+def _asker(asker: Asker, node: TreeNode) -> reclaim.Pod:
     one = asker.unmet
     return reclaim.Pod(one.name, one.namespace, node.name, asker.priority, request=one.wants)

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus.metrics import Metric
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
     from reactors.engine.replica import Replica
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """The effector of evictions."""
     # A question to the reactors needs no effects, and should not pay for the import.
     from reactors.effectors.evict import EvictEffector
-    from reactors.engine.adapters import Effects
+    from reactors.engine.adapters import EffectorTable
 
-    return Effects({Evict.wire_type: EvictEffector(adapters.cluster)})
+    return EffectorTable({Evict.wire_type: EvictEffector(adapters.cluster)})
 
 
 def figures(replica: Replica) -> Iterator[Metric]:

@@ -29,7 +29,7 @@ from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.engine.parts import Part, SavedDecision
-from projections.quota_trees import Node, Tree
+from projections.quota_trees import Tree, TreeNode
 from projections.quota_trees.forest import QuotaTrees
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors import reclaim
@@ -293,7 +293,7 @@ def elastic_used(placed: Placed) -> dict[str, dict[str, int]]:
     return found
 
 
-def elastic(tree: Tree) -> Iterator[Node]:
+def elastic(tree: Tree) -> Iterator[TreeNode]:
     """The quotas of a tree that hold pods and have a share changed by others' requests."""
     for node in tree.nodes.values():
         if node.observed is not None and node.kind == ELASTIC and not node.observed.is_parent:

@@ -21,7 +21,7 @@ MOST = 200
 Agreement = Literal["agreed", "missed", "unforeseen"]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class StepDiff(msgspec.Struct, frozen=True):
     """A difference in steps between operator and Bursar. ``step``: ``create``, ``delete``, ``report`` or ``delete_job``."""
 
     at_us: int
@@ -37,7 +37,7 @@ class SavedAgreements(msgspec.Struct):
     """The agreements in a snapshot."""
 
     counts: dict[tuple[str, str], int]
-    differences: list[Difference]
+    differences: list[StepDiff]
 
 
 class Agreements(Part):
@@ -47,13 +47,13 @@ class Agreements(Part):
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], int] = {}
-        self.differences: list[Difference] = []
+        self.differences: list[StepDiff] = []
 
     def agreed(self, step: str) -> None:
         """A decided step was seen."""
         self._count(step, "agreed")
 
-    def differs(self, difference: Difference) -> None:
+    def differs(self, difference: StepDiff) -> None:
         """A step was not seen, or not decided."""
         self._count(difference.step, difference.result)
         self.differences.append(difference)

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bus.events.workloads import Condition
+from bus.events.workloads import WorkloadCondition
 
 _REPLACES = {"Running": "Restarting", "Restarting": "Running"}
 _ENDS = ("Succeeded", "Failed")
 
 
-def with_condition(conditions: Sequence[Condition], new: Condition) -> tuple[Condition, ...]:
+def with_condition(
+    conditions: Sequence[WorkloadCondition], new: WorkloadCondition
+) -> tuple[WorkloadCondition, ...]:
     """``conditions`` after ``new`` was set."""
     if new in conditions or any(c.type == "Failed" and c.status == "True" for c in conditions):
         return tuple(conditions)

@@ -30,7 +30,7 @@ from projections.cluster import Pod, Service
 from projections.cluster.held import held_milli
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.orphans import takes_any
-from reactors.jobs.shape import Gang, GroupStep, Job, Pass, Slot, api_of
+from reactors.jobs.shape import GangScheduler, GroupStep, Job, JobPass, Slot, api_of
 from reactors.jobs.state import JobsState
 from reactors.jobs.steps import (
     ADOPT,
@@ -82,18 +82,18 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
     return [one for row in zip_longest(*drafts) for one in row if one is not None]
 
 
-def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
+def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> JobPass:
     """One pass over a job, by its known state."""
     return policy.reconciled(view.jobs[uid].as_reported, view.seen(uid), now_us, view.mode)
 
 
-def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
+def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> JobPass:
     """The needs of a job by its observed state, including steps that are decided and not observed yet."""
     seen = msgspec.structs.replace(view.seen(uid), outstanding={})
     return policy.reconciled(view.jobs[uid].as_reported, seen, now_us, view.mode)
 
 
-def _is_news(tracked: TrackedJob, found: Pass) -> bool:
+def _is_news(tracked: TrackedJob, found: JobPass) -> bool:
     """Whether a status says more than other counts."""
     return found.status.conditions != tracked.as_reported.status.conditions
 
@@ -111,7 +111,7 @@ def next_attempt(view: JobsState, tracked: TrackedJob, slot: Slot) -> tuple[str,
 def _steps(
     view: JobsState,
     tracked: TrackedJob,
-    found: Pass,
+    found: JobPass,
     now_us: int,
     *,
     is_on: bool,
@@ -186,7 +186,7 @@ def _steps(
 
 
 def _claims(
-    view: JobsState, tracked: TrackedJob, found: Pass, expires_us: int
+    view: JobsState, tracked: TrackedJob, found: JobPass, expires_us: int
 ) -> Iterator[ProposedDecision]:
     """Adoptions and releases of the job's objects. The operator never releases services without the labels."""
     job = tracked.job
@@ -207,13 +207,13 @@ def _claims(
 
 
 def _group(
-    view: JobsState, tracked: TrackedJob, found: Pass, expires_us: int
+    view: JobsState, tracked: TrackedJob, found: JobPass, expires_us: int
 ) -> Iterator[ProposedDecision]:
     """The step for the job's PodGroup."""
     job, step = tracked.job, found.group
     if step is None or step.action == "keep":
         return
-    api, uid = api_of(Gang(view.gang_scheduler)), step.uid
+    api, uid = api_of(GangScheduler(view.gang_scheduler)), step.uid
     if step.action == "delete":
         if END_GROUP not in tracked.steps:
             yield ProposedDecision(
@@ -238,7 +238,7 @@ def _terms(step: GroupStep) -> dict[str, object]:
     }  # fmt: skip
 
 
-def lone_services(view: JobsState, found: Pass) -> list[Slot]:
+def lone_services(view: JobsState, found: JobPass) -> list[Slot]:
     """Missing services whose pods exist. Services of other slots are made with their pod."""
     if view.mode != "on" or not view.knows_services:
         return []
@@ -265,7 +265,7 @@ def lost(pod: Pod, gpu_milli: int, now_us: int) -> dict[str, int]:
     return {name: min(amount, 2**63 - 1) for name, amount in found.items()}
 
 
-def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedDecision:
+def _report(job: Job, target: Target, found: JobPass, expires_us: int) -> ProposedDecision:
     status = found.status
     counts = status.counts.values()
     return ProposedDecision(
@@ -283,7 +283,7 @@ def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedD
     )  # fmt: skip
 
 
-def _events(found: Pass) -> tuple[str, ...]:
+def _events(found: JobPass) -> tuple[str, ...]:
     """Each event once: the operator repeats the end of every pod at every pass."""
     return tuple(dict.fromkeys(found.events))
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from bus.events.pods import NATIVE
 from bus.events.workloads import GangSpec, ReplicaSpec
-from reactors.jobs.shape import Gang, GroupStep, Job, Rules, api_of, is_volcano
+from reactors.jobs.shape import GangScheduler, GroupStep, Job, Rules, api_of, is_volcano
 
 _HELD = ("", "Pending")
 
 
-def group_step(job: Job, gang: Gang, rules: Rules) -> GroupStep:
+def group_step(job: Job, gang: GangScheduler, rules: Rules) -> GroupStep:
     """The wanted PodGroup, and whether its pods have to wait for it.
 
     The operator makes the pods at the same time, except for volcano. Bursar makes none before the PodGroup was
@@ -40,7 +40,7 @@ def group_step(job: Job, gang: Gang, rules: Rules) -> GroupStep:
     return GroupStep("keep" if is_kept else "update", spec, is_held, gang.group.uid)
 
 
-def _least(job: Job, gang: Gang, members: int) -> dict[str, int]:
+def _least(job: Job, gang: GangScheduler, members: int) -> dict[str, int]:
     """The requests of ``members`` pods, the most important types first."""
 
     def importance(entry: tuple[str, ReplicaSpec]) -> int:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bus.clock import SECOND_US
-from reactors.jobs.shape import Job, Rules, Seen, SeenPod
+from reactors.jobs.shape import Job, Rules, SeenJob, SeenPod
 
 
-def is_past_backoff(job: Job, pods: Sequence[SeenPod], seen: Seen, rules: Rules) -> bool:
+def is_past_backoff(job: Job, pods: Sequence[SeenPod], seen: SeenJob, rules: Rules) -> bool:
     """Whether it failed too often."""
     limit = job.spec.backoff_limit
     if limit is None:

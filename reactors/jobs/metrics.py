@@ -9,7 +9,7 @@ from bus.metrics import Metric, Sample
 from reactors.engine.replica import Replica
 from reactors.jobs import NAME
 from reactors.jobs.settings import JobsPolicy
-from reactors.jobs.shape import Status
+from reactors.jobs.shape import JobStatus
 from reactors.jobs.state import JobsState
 from reactors.jobs.steps import TrackedJob
 
@@ -57,7 +57,7 @@ def runners(replica: Replica) -> dict[str, int]:
     return dict(sorted(Counter(runner(view, one, policy) for one in open_).items()))
 
 
-def phase(status: Status) -> str:
+def phase(status: JobStatus) -> str:
     """The newest true condition; ``Pending`` before the first."""
     return next(
         (one.type for one in reversed(status.conditions) if one.status == "True"), "Pending"

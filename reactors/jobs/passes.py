@@ -26,10 +26,10 @@ from reactors.jobs.shape import (
     LIMIT_REACHED,
     GroupStep,
     Job,
-    Pass,
+    JobPass,
     Removal,
     Rules,
-    Seen,
+    SeenJob,
     SeenPod,
     SeenService,
     Timer,
@@ -42,11 +42,11 @@ OPERATOR, BURSAR = "kubeflow.org/training-operator", "bursar.io/jobs"
 _RUNS = ("Running", "Pending")
 
 
-def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
+def reconciled(job: Job, seen: SeenJob, now_us: int, rules: Rules) -> JobPass:
     """The result of one pass over ``job``."""
     skipped = _skipped(job, seen, now_us, rules)
     if skipped:
-        return Pass(skipped=skipped, status=job.status)
+        return JobPass(skipped=skipped, status=job.status)
     one = _Reconciliation(job, seen, now_us, rules)
     if job.status.is_finished:
         one.clean_up()
@@ -58,7 +58,7 @@ def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
     return one.found
 
 
-def _skipped(job: Job, seen: Seen, now_us: int, rules: Rules) -> str:
+def _skipped(job: Job, seen: SeenJob, now_us: int, rules: Rules) -> str:
     elsewhere = run_elsewhere(job, rules, is_elsewhere=seen.is_elsewhere)
     if elsewhere:
         return elsewhere
@@ -85,9 +85,9 @@ def run_elsewhere(job: Job, rules: Rules, *, is_elsewhere: bool) -> str:
 class _Reconciliation:
     """A pass while it is made."""
 
-    def __init__(self, job: Job, seen: Seen, now_us: int, rules: Rules) -> None:
+    def __init__(self, job: Job, seen: SeenJob, now_us: int, rules: Rules) -> None:
         self.job, self.seen, self.at_us, self.rules = job, seen, now_us, rules
-        self.found = Pass()
+        self.found = JobPass()
         self.draft = StatusDraft(job, now_us)
         self.pods = [one for one in seen.pods if self._is_ours(one, "pod")]
         self.services = [one for one in seen.services if self._is_ours(one, "service")]

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bus.metrics import Metric
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
     from reactors.engine.replica import Replica
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """The effector of the steps of jobs."""
     # A question to the reactors needs no effects, and should not pay for the import.
-    from reactors.engine.adapters import Effects
+    from reactors.engine.adapters import EffectorTable
     from reactors.jobs.effectors.keep import PodGroupEffector
     from reactors.jobs.effectors.run import JobEffector
 
     jobs, groups = JobEffector(adapters.cluster), PodGroupEffector(adapters.cluster)
-    return Effects({verb.wire_type: one for one in (jobs, groups) for verb in one.verbs})
+    return EffectorTable({verb.wire_type: one for one in (jobs, groups) for verb in one.verbs})
 
 
 def figures(replica: Replica) -> Iterator[Metric]:

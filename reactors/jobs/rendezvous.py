@@ -14,7 +14,7 @@ import msgspec
 from bus.events.pods import NATIVE, VOLCANO
 from bus.events.workloads import ReplicaSpec
 from reactors.jobs.replicas import EXIT_CODE, replica_name
-from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slot, api_of
+from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, GangScheduler, Job, Slot, api_of
 
 #: The annotation in which a gang's scheduler reads the pods' group.
 VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
@@ -37,7 +37,12 @@ class PodPlan(msgspec.Struct, frozen=True):
 
 
 def pod_plan(
-    job: Job, slot: Slot, gang: Gang | None, domain: str = "", *, has_variables: bool = True
+    job: Job,
+    slot: Slot,
+    gang: GangScheduler | None,
+    domain: str = "",
+    *,
+    has_variables: bool = True,
 ) -> PodPlan:
     """The pod of one slot. ``domain`` follows the names of services in ``TF_CONFIG``.
 
@@ -65,7 +70,7 @@ def pod_plan(
     )  # fmt: skip
 
 
-def warnings(spec: ReplicaSpec, gang: Gang | None) -> list[str]:
+def warnings(spec: ReplicaSpec, gang: GangScheduler | None) -> list[str]:
     """Fields of one type's pod template that are overwritten, or conflict with its gang's scheduler."""
     found = ["SetPodTemplateRestartPolicy"] if spec.template_restart_policy else []
     if (

@@ -13,7 +13,16 @@ from projections.cluster import Change, ClusterState, Pod, Service
 from projections.cluster.pod_terms import PodGroup
 from reactors.jobs.orphans import Orphans, for_free_slots, orphaned_service
 from reactors.jobs.replicas import replica_name
-from reactors.jobs.shape import INDEX, TYPE, Gang, Group, Job, SeenPod, SeenService, api_of
+from reactors.jobs.shape import (
+    INDEX,
+    TYPE,
+    GangScheduler,
+    Job,
+    SeenPod,
+    SeenPodGroup,
+    SeenService,
+    api_of,
+)
 from reactors.jobs.steps import END_GROUP, GROUP, TrackedJob, attempt_at, is_of
 
 
@@ -84,13 +93,13 @@ def service_of(state: ClusterState, job: Job, name: str) -> Service | None:
     return found if is_own else None
 
 
-def gang_of(state: ClusterState, job: Job, scheduler: str) -> Gang:
+def gang_of(state: ClusterState, job: Job, scheduler: str) -> GangScheduler:
     """The job's PodGroup in the API of the scheduler; one with another controller does not count."""
-    gang = Gang(scheduler, None, {one.name: one.value for one in state.current_classes()})
+    gang = GangScheduler(scheduler, None, {one.name: one.value for one in state.current_classes()})
     found = state.pod_groups.get(state.named(api_of(gang), job.namespace, job.name))
     if found is None or found.owner is None or found.owner.uid != job.uid:
         return gang
-    group = Group(found.phase, found.queue, found.uid, found.least)
+    group = SeenPodGroup(found.phase, found.queue, found.uid, found.least)
     return msgspec.structs.replace(gang, group=group)
 
 

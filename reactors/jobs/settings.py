@@ -11,7 +11,7 @@ from bus.events.policies import Mode, switch
 from reactors.engine.settings import ReactorPolicy
 
 if TYPE_CHECKING:
-    from reactors.jobs.shape import Job, Pass, Rules, Seen
+    from reactors.jobs.shape import Job, JobPass, Rules, SeenJob
 
 
 class JobsPolicy(ReactorPolicy):
@@ -32,7 +32,7 @@ class JobsPolicy(ReactorPolicy):
         """Services of jobs: nobody else asks for them."""
         return frozenset({"Service"})
 
-    def reconciled(self, job: Job, seen: Seen, now_us: int, mode: Mode) -> Pass:
+    def reconciled(self, job: Job, seen: SeenJob, now_us: int, mode: Mode) -> JobPass:
         """One look at a job by these rules."""
         # A question to the reactors where there is no job should not pay for the import.
         from reactors.jobs.passes import reconciled

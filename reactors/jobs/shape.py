@@ -12,7 +12,13 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.pods import NATIVE, PLUGINS, VOLCANO
-from bus.events.workloads import REPLICA_TYPES, Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
+from bus.events.workloads import (
+    REPLICA_TYPES,
+    ReplicaCounts,
+    ReplicaSpec,
+    TrainingSpec,
+    WorkloadCondition,
+)
 
 #: Why pods are deleted of a job past its limits.
 LIMIT_REACHED = "limit_reached"
@@ -83,10 +89,10 @@ TYPE, INDEX, JOB, OPERATOR, ROLE = (
 )
 
 
-class Status(msgspec.Struct, frozen=True):
+class JobStatus(msgspec.Struct, frozen=True):
     """The status of a job. Times are microseconds UTC."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[WorkloadCondition, ...] = ()
     counts: dict[str, ReplicaCounts] = {}
     start_us: int | None = None
     completion_us: int | None = None
@@ -114,7 +120,7 @@ class Job(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     spec: TrainingSpec
-    status: Status = Status()
+    status: JobStatus = JobStatus()
     is_deleting: bool = False
 
     @property
@@ -185,7 +191,7 @@ class SeenService(msgspec.Struct, frozen=True):
     is_selected: bool = True
 
 
-class Outstanding(msgspec.Struct, frozen=True):
+class JobExpectations(msgspec.Struct, frozen=True):
     """How many creations and deletions were decided and not seen yet. The operator calls them expectations."""
 
     creations: int = 0
@@ -193,9 +199,11 @@ class Outstanding(msgspec.Struct, frozen=True):
     #: The time of the deciding pass; None = the steps never expire.
     since_us: int | None = None
 
-    def raised(self, creations: int = 0, deletions: int = 0) -> Outstanding:
+    def raised(self, creations: int = 0, deletions: int = 0) -> JobExpectations:
         """With more steps; fewer for a negative number, after an observation. The time stays."""
-        return Outstanding(self.creations + creations, self.deletions + deletions, self.since_us)
+        return JobExpectations(
+            self.creations + creations, self.deletions + deletions, self.since_us
+        )
 
     def is_settled(self, now_us: int) -> bool:
         """Whether all of them were seen, or are given up."""
@@ -204,7 +212,7 @@ class Outstanding(msgspec.Struct, frozen=True):
 
 
 def may_look(
-    types: Iterable[str], outstanding: Mapping[str, Outstanding], now_us: int, rules: Rules
+    types: Iterable[str], outstanding: Mapping[str, JobExpectations], now_us: int, rules: Rules
 ) -> bool:
     """Whether a pass over a job with these replica types is due, by its decided and unobserved steps.
 
@@ -216,10 +224,10 @@ def may_look(
     return any(settled) if rules.is_v1 else all(settled)
 
 
-_SETTLED = Outstanding()
+_SETTLED = JobExpectations()
 
 
-class Group(msgspec.Struct, frozen=True):
+class SeenPodGroup(msgspec.Struct, frozen=True):
     """A PodGroup as it was seen."""
 
     phase: str = ""
@@ -228,34 +236,34 @@ class Group(msgspec.Struct, frozen=True):
     least: int | None = None
 
 
-class Gang(msgspec.Struct, frozen=True):
+class GangScheduler(msgspec.Struct, frozen=True):
     """The scheduler that starts pods together. ``priorities``: value of each priority class."""
 
     scheduler: str
-    group: Group | None = None
+    group: SeenPodGroup | None = None
     priorities: dict[str, int] = {}
 
 
-def is_volcano(gang: Gang) -> bool:
+def is_volcano(gang: GangScheduler) -> bool:
     """Whether the scheduler is volcano, in any case of letters."""
     return gang.scheduler.lower() == _VOLCANO
 
 
-def api_of(gang: Gang) -> str:
+def api_of(gang: GangScheduler) -> str:
     """The API of the PodGroups that its scheduler reads."""
     if is_volcano(gang):
         return VOLCANO
     return NATIVE if gang.scheduler == _KUBE else PLUGINS
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenJob(msgspec.Struct, frozen=True):
     """The known surroundings of a job at one moment."""
 
     pods: tuple[SeenPod, ...] = ()
     services: tuple[SeenService, ...] = ()
     #: By ``<type in lower case>/pods`` and ``/services``.
-    outstanding: Mapping[str, Outstanding] = {}
-    gang: Gang | None = None
+    outstanding: Mapping[str, JobExpectations] = {}
+    gang: GangScheduler | None = None
     #: Replaced failed pods.
     replaced: int = 0
     #: Another program makes pods of it.
@@ -310,7 +318,7 @@ class Timer(msgspec.Struct, frozen=True):
     after_us: int
 
 
-class Pass(msgspec.Struct, kw_only=True):
+class JobPass(msgspec.Struct, kw_only=True):
     """The results of one look at a job."""
 
     #: The reason to skip the job: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``invalid_name``,
@@ -325,7 +333,7 @@ class Pass(msgspec.Struct, kw_only=True):
     adopted: list[str] = []
     released: list[str] = []
     group: GroupStep | None = None
-    status: Status = Status()
+    status: JobStatus = JobStatus()
     is_deleted: bool = False
     error: str = ""
     timers: list[Timer] = []

@@ -37,7 +37,7 @@ from projections.cluster.held import READS
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
-from reactors.jobs.agreements import Agreement, Agreements, Difference, SavedAgreements
+from reactors.jobs.agreements import Agreement, Agreements, SavedAgreements, StepDiff
 from reactors.jobs.orphans import Orphans, service_seen, takes
 from reactors.jobs.seeing import PodEnd, around, gang_of, group_seen, job_pods, service_of
 from reactors.jobs.shape import (
@@ -45,10 +45,10 @@ from reactors.jobs.shape import (
     KINDS,
     LIMIT_REACHED,
     UNSEEN_US,
-    Gang,
-    Group,
-    Seen,
-    Status,
+    GangScheduler,
+    JobStatus,
+    SeenJob,
+    SeenPodGroup,
 )
 from reactors.jobs.steps import (
     CREATE,
@@ -175,7 +175,7 @@ class JobsState(Part):
         self._status_seen(before, old, at_us)
         before.steps = {key: one for key, one in before.steps.items() if not one.is_missed}
 
-    def _status_seen(self, tracked: TrackedJob, old: Status, at_us: int) -> None:
+    def _status_seen(self, tracked: TrackedJob, old: JobStatus, at_us: int) -> None:
         """Compare the operator's status with the decided one."""
         status, report = tracked.job.status, tracked.steps.get(REPORT)
         last = report.status if report is not None else None
@@ -319,20 +319,20 @@ class JobsState(Part):
     ) -> None:
         if self.mode == "shadow":
             job = tracked.job
-            self.agreements.differs(Difference(at_us, job.namespace, job.name, step, what, result))
+            self.agreements.differs(StepDiff(at_us, job.namespace, job.name, step, what, result))
 
     # questions
 
-    def seen(self, uid: str) -> Seen:
+    def seen(self, uid: str) -> SeenJob:
         """The known surroundings of a job. In shadow a PodGroup whose job has pods has started."""
         tracked, is_on = self.jobs[uid], self.mode == "on"
         orphans = self.orphans if is_on and takes(self.state, self.jobs, tracked) else None
         pods, services = around(self.state, tracked, self.ends, orphans)
         gang = None
         if self.gang_scheduler:
-            gang = Gang(self.gang_scheduler, Group("Running") if pods else None)
+            gang = GangScheduler(self.gang_scheduler, SeenPodGroup("Running") if pods else None)
             gang = gang_of(self.state, tracked.job, self.gang_scheduler) if is_on else gang
-        return Seen(
+        return SeenJob(
             pods, services, outstanding(tracked.steps), gang, tracked.replaced, tracked.is_elsewhere,
             tracked.is_over_limits,
         )  # fmt: skip

@@ -30,10 +30,10 @@ from bus.events.decisions import (
     ReleaseReplica,
     ReportJob,
 )
-from bus.events.workloads import Condition, Training, WorkloadObserved, by_replica_type
+from bus.events.workloads import Training, WorkloadCondition, WorkloadObserved, by_replica_type
 from projections.cluster import Pod
 from reactors.jobs.replicas import LONGEST_INDEX, attempt_of, replica_name
-from reactors.jobs.shape import INDEX, JOB, TYPE, Job, Outstanding, Status
+from reactors.jobs.shape import INDEX, JOB, TYPE, Job, JobExpectations, JobStatus
 
 #: The first pause after a refusal by the API server; it doubles each time, up to the longest.
 REST_US = 60 * SECOND_US
@@ -60,8 +60,8 @@ class Step(msgspec.Struct, frozen=True):
     at_us: int
     is_missed: bool = False
     #: Of a report: its status, and those of earlier unobserved reports, the newest first.
-    status: Status | None = None
-    earlier: tuple[Status, ...] = ()
+    status: JobStatus | None = None
+    earlier: tuple[JobStatus, ...] = ()
     #: The decision's id; the time when it was done; for a refusal, the end of its pause, and its message.
     decision: str = ""
     done_us: int | None = None
@@ -69,7 +69,7 @@ class Step(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Rest(msgspec.Struct, frozen=True):
+class CreationRest(msgspec.Struct, frozen=True):
     """Until when no pod of a replica type is asked for, as the API server refused one, and for how long."""
 
     until_us: int
@@ -92,7 +92,7 @@ class TrackedJob(msgspec.Struct):
     #: Another program makes pods of it.
     is_elsewhere: bool = False
     #: By replica type in lower case, while pods of it are refused.
-    rests: dict[str, Rest] = {}
+    rests: dict[str, CreationRest] = {}
     #: A pod of it was to be deleted as the job was past its limits.
     is_over_limits: bool = False
 
@@ -125,7 +125,7 @@ class TrackedJob(msgspec.Struct):
         known = self.rests.get(type)
         if known is None or at_us >= known.until_us:
             long_us = REST_US if known is None else min(2 * known.long_us, LONGEST_REST_US)
-            known = self.rests[type] = Rest(at_us + long_us, long_us)
+            known = self.rests[type] = CreationRest(at_us + long_us, long_us)
         return known.until_us
 
     def listed(self, step: str, asked_us: int) -> None:
@@ -165,7 +165,7 @@ def is_of(pod: Pod, job: Job) -> bool:
     return owner is not None and (pod.namespace, owner.kind) == (job.namespace, job.kind)
 
 
-def is_same(one: Status, other: Status) -> bool:
+def is_same(one: JobStatus, other: JobStatus) -> bool:
     """Whether two statuses say the same, but for times."""
     return (one.conditions, one.counts) == (other.conditions, other.counts)
 
@@ -223,8 +223,10 @@ def service_step(decision: CreateReplica) -> Step:
 
 
 def _reported(decision: ReportJob, before: Step | None) -> Step:
-    status = Status(decision.conditions, decision.counts, decision.start_us, decision.completion_us)
-    earlier: tuple[Status, ...] = ()
+    status = JobStatus(
+        decision.conditions, decision.counts, decision.start_us, decision.completion_us
+    )
+    earlier: tuple[JobStatus, ...] = ()
     if before is not None and before.status is not None and not before.is_missed:
         earlier = (before.status, *before.earlier)[:MOST_REPORTS]
     return Step(
@@ -232,31 +234,31 @@ def _reported(decision: ReportJob, before: Step | None) -> Step:
     )
 
 
-def outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:
+def outstanding(steps: Mapping[str, Step]) -> dict[str, JobExpectations]:
     """By type and ``pods`` or ``services``. Refused steps are not awaited."""
-    found: dict[str, Outstanding] = {}
+    found: dict[str, JobExpectations] = {}
     for one in steps.values():
         if one.is_missed or one.rests_until_us or one.step not in (CREATE, DELETE, SERVICE):
             continue
         key = f"{one.type}/{'services' if one.step == SERVICE else 'pods'}"
-        known = found.get(key, Outstanding(since_us=one.at_us))
+        known = found.get(key, JobExpectations(since_us=one.at_us))
         found[key] = known.raised(int(one.step != DELETE), int(one.step == DELETE))
     return found
 
 
-def statuses(status: Status) -> set[tuple[str, str]]:
+def statuses(status: JobStatus) -> set[tuple[str, str]]:
     """Conditions by type and status. ``Created`` is set by the operator when it hears of a job, not by a pass."""
     return {(one.type, one.status) for one in status.conditions if one.type != "Created"}
 
 
-def text(conditions: Sequence[Condition]) -> str:
+def text(conditions: Sequence[WorkloadCondition]) -> str:
     """Conditions in short."""
     return ", ".join(f"{one.type}={one.status}" for one in conditions)
 
 
 def job_of(fact: WorkloadObserved, training: Training) -> Job:
     """The job as it was observed."""
-    status = Status(
+    status = JobStatus(
         training.conditions, training.counts, us(training.start), us(training.completion)
     )
     # Facts of earlier versions have replica types as the user wrote them.

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from bus.events.workloads import Condition
+from bus.events.workloads import WorkloadCondition
 from reactors.jobs.conditions import with_condition
 from reactors.jobs.replicas import EXIT_CODE, Replicas
 from reactors.jobs.shape import Job, Rules, SeenPod
@@ -33,7 +33,7 @@ class StatusDraft:
 
     def set(self, type: str, status: str = "True", reason: str = "") -> None:
         """Set a condition. ``reason``: the suffix after the kind, else the type."""
-        new = Condition(type, status, f"{self.kind}{reason or type}")
+        new = WorkloadCondition(type, status, f"{self.kind}{reason or type}")
         self.replace(conditions=with_condition(self.status.conditions, new))
 
     def replace(self, **fields: object) -> None:

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus.metrics import Metric
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
     from reactors.engine.replica import Replica
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """The effectors of migrations."""
     # A question to the reactors needs nobody who acts, and should not pay for the import.
     from reactors.effectors.evict import EvictEffector
-    from reactors.engine.adapters import Effects
+    from reactors.engine.adapters import EffectorTable
     from reactors.migration.effectors.migrate import MigrationEffector
 
     migrations = MigrationEffector(adapters.cluster, adapters.clock)
-    return Effects(
+    return EffectorTable(
         {verb.wire_type: migrations for verb in migrations.verbs}
         | {Evict.wire_type: EvictEffector(adapters.cluster)}
     )

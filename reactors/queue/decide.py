@@ -27,9 +27,9 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided, Basis
 from bus.events.quotas import Queue
-from projections.quota_trees import Node, TreeOverlay, charged
+from projections.quota_trees import TreeNode, TreeOverlay, charged
 from reactors.admission.deciding.decide import covers, decide
-from reactors.queue.shape import Running, Waiting, ordered
+from reactors.queue.shape import Running, WaitingWorkload, ordered
 
 #: Reasons that pass by themselves. A workload refused for another reason waits for a person, and blocks no other.
 PASSING = frozenset({"over-quota", "budget-exhausted"})
@@ -38,7 +38,7 @@ PASSING = frozenset({"over-quota", "budget-exhausted"})
 DEPTH = 1_000
 
 
-class Head(msgspec.Struct, frozen=True):
+class QueueHead(msgspec.Struct, frozen=True):
     """The first workload that does not fit. ``starts_us``: its possible
     start by the deadlines of running workloads; None = unknown."""
 
@@ -50,7 +50,7 @@ class Head(msgspec.Struct, frozen=True):
 
 def decide_releases(
     draft: TreeOverlay,
-    waiting: Iterable[Waiting],
+    waiting: Iterable[WaitingWorkload],
     queue: Queue,
     running: Iterable[Running],
     now_us: int,
@@ -64,7 +64,7 @@ def decide_releases(
     ``window``: recorded in each release. ``running``: the holders of the quota; only read for back-fill.
     """
     releases: list[AdmissionDecided] = []
-    head: Head | None = None
+    head: QueueHead | None = None
     for one in ordered(waiting)[:DEPTH]:
         if len(releases) >= most:
             break
@@ -85,18 +85,22 @@ def decide_releases(
             delay_us = queue.max_head_delay_seconds * SECOND_US
             if queue.order == "Strict" or not delay_us:
                 break
-            head = Head(one.uid, could_start_us(draft, one, running), one.created_us + delay_us)
+            head = QueueHead(
+                one.uid, could_start_us(draft, one, running), one.created_us + delay_us
+            )
     return releases
 
 
-def _may_pass(one: Waiting, head: Head, now_us: int) -> bool:
+def _may_pass(one: WaitingWorkload, head: QueueHead, now_us: int) -> bool:
     if one.deadline_s is None:
         return now_us < head.bound_us
     ends_us = now_us + one.deadline_s * SECOND_US
     return ends_us <= head.bound_us and (head.starts_us is None or ends_us <= head.starts_us)
 
 
-def could_start_us(draft: TreeOverlay, head: Waiting, running: Iterable[Running]) -> int | None:
+def could_start_us(
+    draft: TreeOverlay, head: WaitingWorkload, running: Iterable[Running]
+) -> int | None:
     """The time at which enough deadlines have passed for ``head`` to fit; None if that never happens."""
     node = draft.node(head.request.quota)
     if node is None:
@@ -113,7 +117,7 @@ def could_start_us(draft: TreeOverlay, head: Waiting, running: Iterable[Running]
     return None
 
 
-def _missing(draft: TreeOverlay, node: Node, head: Waiting) -> dict[str, int]:
+def _missing(draft: TreeOverlay, node: TreeNode, head: WaitingWorkload) -> dict[str, int]:
     """How much of each key is too little for it now."""
     wanted = charged(head.request.demand, head.request.types)
     grant = draft.grant(node.name, head.uid)
@@ -130,7 +134,7 @@ def _missing(draft: TreeOverlay, node: Node, head: Waiting) -> dict[str, int]:
 
 def decide_returns(
     draft: TreeOverlay,
-    waiting: Iterable[Waiting],
+    waiting: Iterable[WaitingWorkload],
     queue: Queue,
     running: Iterable[Running],
     now_us: int,
@@ -165,8 +169,8 @@ def decide_returns(
 
 
 def _head(
-    draft: TreeOverlay, waiting: Iterable[Waiting], now_us: int
-) -> tuple[Waiting | None, str]:
+    draft: TreeOverlay, waiting: Iterable[WaitingWorkload], now_us: int
+) -> tuple[WaitingWorkload | None, str]:
     """The first workload that does not fit for a reason that passes by itself, and the reason.
 
     None if one before it fits: that one starts first.

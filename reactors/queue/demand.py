@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 from projections.quota_trees import Tree, TreeOverlay, charged
 from projections.quota_trees.unmet import Unmet
-from reactors.queue.shape import Line, Waiting, ordered
+from reactors.queue.shape import QueueLine, WaitingWorkload, ordered
 
 
-def counted(tree: Tree, queues: Mapping[str, Line], at_us: int) -> None:
+def counted(tree: Tree, queues: Mapping[str, QueueLine], at_us: int) -> None:
     """Count a tree's unmet demand at a moment; ``queues`` are those of its quotas."""
     tree.refused.elapse(at_us)
     if tree.elastic.is_used:
@@ -25,7 +25,7 @@ def counted(tree: Tree, queues: Mapping[str, Line], at_us: int) -> None:
         tree.count([unmet(tree, one) for line in lines for one in line])
 
 
-def unmet(tree: Tree, one: Waiting) -> Unmet:
+def unmet(tree: Tree, one: WaitingWorkload) -> Unmet:
     """The demand of a waiting workload beyond its charge in the tree."""
     request = one.request
     grant = TreeOverlay(tree).grant(request.quota, request.uid)

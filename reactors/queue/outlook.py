@@ -17,14 +17,14 @@ from bus.events.admissions import AdmissionDecided
 from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.deciding.decide import adopt, decide
 from reactors.queue.decide import could_start_us
-from reactors.queue.shape import Running, Waiting, ordered
+from reactors.queue.shape import Running, WaitingWorkload, ordered
 
 
 class Outlook(msgspec.Struct, frozen=True):
     """One waiting workload. ``place``: 1 = the first; 0 = a person or its quota blocks it."""
 
     place: int
-    waiting: Waiting
+    waiting: WaitingWorkload
     #: The answer to it alone now, without the queue; its deficits are the missing amounts.
     answer: AdmissionDecided
     #: Its latest start by the deadlines of running workloads; None = unknown.
@@ -32,7 +32,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 def outlooks(
-    tree: Tree, waiting: Iterable[Waiting], running: Iterable[Running], now_us: int
+    tree: Tree, waiting: Iterable[WaitingWorkload], running: Iterable[Running], now_us: int
 ) -> list[Outlook]:
     """The outlooks of one quota's queue, the first workload first; blocked ones at the end."""
     every, ends = list(waiting), list(running)

@@ -18,7 +18,7 @@ from reactors.admission.deciding.decide import covers
 from reactors.admission.deciding.mapping import QuotaRef
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import counted
-from reactors.queue.shape import Line
+from reactors.queue.shape import QueueLine
 from reactors.queue.state import QueueState, request_of
 
 #: The least window: the number of releases that may lack a pod at a time. A workload released before it can start
@@ -32,7 +32,7 @@ WINDOW = 32
 class Plan(msgspec.Struct):
     """``queues``: by tree and quota. ``ready``: held workloads whose whole request is charged."""
 
-    queues: dict[str, dict[str, Line]] = msgspec.field(default_factory=dict)
+    queues: dict[str, dict[str, QueueLine]] = msgspec.field(default_factory=dict)
     ready: list[Object] = msgspec.field(default_factory=list)
 
 
@@ -47,7 +47,7 @@ def planned(lines: QueueState, tree_of: Callable[[QuotaRef], Tree | None]) -> Pl
         if is_granted and not lines.is_returning(found.uid):
             plan.ready.append(found)
             continue
-        line = plan.queues.setdefault(tree.name, {}).setdefault(where.quota, Line())
+        line = plan.queues.setdefault(tree.name, {}).setdefault(where.quota, QueueLine())
         if is_granted:
             if not lines.is_ending(found.uid):
                 line.stopped.append(found.uid)
@@ -78,7 +78,7 @@ def planned_in(trees: Mapping[str, Tree], lines: QueueState) -> Plan:
 def decided(
     draft: TreeOverlay,
     lines: QueueState,
-    queues: dict[str, Line],
+    queues: dict[str, QueueLine],
     now_us: int,
     based_on: int,
     *,

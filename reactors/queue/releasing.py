@@ -27,7 +27,7 @@ from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.coverage.objects import Object
 from reactors.admission.deciding.mapping import QuotaRef
 from reactors.admission.state.state import AdmissionState
-from reactors.effectors.release import Outcome, Starter
+from reactors.effectors.release import ReleaseOutcome, Starter
 from reactors.engine.journals import Journals
 from reactors.queue.plan import decided, planned
 from reactors.queue.state import QueueState
@@ -48,11 +48,11 @@ _KINDS = {kind.kind: kind for kind in GOVERNED if kind.queues}
 
 _log = logging.getLogger(__name__)
 
-Write = Callable[[kinds.Kind, str, str, str], Awaitable[Outcome]]
+Write = Callable[[kinds.Kind, str, str, str], Awaitable[ReleaseOutcome]]
 """An attempt on one object: kind, namespace, name, uid."""
 
 
-class Attempt(msgspec.Struct):
+class StartAttempt(msgspec.Struct):
     """The last write of one workload, and when it may be tried again."""
 
     version: str
@@ -82,7 +82,7 @@ class Releasing:
         self._view = view
         self._clock = clock
         self._starter = starter
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, StartAttempt] = {}
         self._places = asyncio.Semaphore(CONCURRENT)
         self._rest_seconds = 0.0
 
@@ -188,7 +188,7 @@ class Releasing:
         """Write, unless a write is in progress, was done for the observed version, or has to wait."""
         attempt = self._attempts.get(found.uid)
         if attempt is None:
-            attempt = self._attempts[found.uid] = Attempt(found.version)
+            attempt = self._attempts[found.uid] = StartAttempt(found.version)
         elif attempt.is_under_way or self._clock.now_us() < attempt.not_before_us:
             return
         elif attempt.is_over and attempt.version == found.version:
@@ -196,7 +196,7 @@ class Releasing:
         attempt.version, attempt.is_under_way, attempt.is_over = found.version, True, False
         tasks.create_task(self._attempt(found, attempt, write))
 
-    async def _attempt(self, found: Object, attempt: Attempt, write: Write) -> None:
+    async def _attempt(self, found: Object, attempt: StartAttempt, write: Write) -> None:
         async with self._places:
             try:
                 outcome = await write(_KINDS[found.kind], found.namespace, found.name, found.uid)
@@ -217,5 +217,5 @@ class Releasing:
         attempt.is_over, attempt.message = True, ""
         self.written += outcome.result == "done"
 
-    def _wait(self, attempt: Attempt, seconds: float) -> None:
+    def _wait(self, attempt: StartAttempt, seconds: float) -> None:
         attempt.not_before_us = self._clock.now_us() + int(seconds * SECOND_US)

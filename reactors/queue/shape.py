@@ -15,7 +15,7 @@ from reactors.admission.deciding.decide import Request
 NO_PRIORITY = 0
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingWorkload(msgspec.Struct, frozen=True):
     """A held workload. ``request``: its amounts once it runs."""
 
     request: Request
@@ -51,14 +51,14 @@ class Running(msgspec.Struct, frozen=True):
     is_returning: bool = False
 
 
-class Line(msgspec.Struct):
+class QueueLine(msgspec.Struct):
     """One quota's queue. ``stopped``: uids of workloads that stopped to wait again, and are charged still."""
 
-    waiting: list[Waiting] = msgspec.field(default_factory=list)
+    waiting: list[WaitingWorkload] = msgspec.field(default_factory=list)
     stopped: list[str] = msgspec.field(default_factory=list)
 
 
-def ordered(waiting: Iterable[Waiting]) -> list[Waiting]:
+def ordered(waiting: Iterable[WaitingWorkload]) -> list[WaitingWorkload]:
     """Workloads that may start, the first one first."""
     may_come = (one for one in waiting if not one.is_stopped and not one.refusal)
     return sorted(may_come, key=lambda one: one.place)

@@ -24,14 +24,14 @@ from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.metrics import Counted, Histogram
 from projections.engine.parts import Part
-from projections.quota_trees import Grant, Node
+from projections.quota_trees import Grant, TreeNode
 from reactors.admission.coverage.objects import Object
 from reactors.admission.coverage.owners import COVERING
 from reactors.admission.deciding.decide import Request
 from reactors.admission.deciding.mapping import QuotaRef, types_of
 from reactors.admission.state.state import ASKING_FACTS, AdmissionState
 from reactors.queue.places import Places, Turn
-from reactors.queue.shape import NO_PRIORITY, Running, Waiting
+from reactors.queue.shape import NO_PRIORITY, Running, WaitingWorkload
 from reactors.queue.starts import SavedStarts, Start, Starts
 
 #: Upper bounds of the buckets of waits: a second to a week, microseconds.
@@ -242,13 +242,13 @@ class QueueState(Part):
             if found is not None and found.ask.demand:
                 yield found
 
-    def waiting(self, found: Object, where: QuotaRef) -> Waiting:
+    def waiting(self, found: Object, where: QuotaRef) -> WaitingWorkload:
         """A held workload as the rules take it."""
         request = request_of(found, where)
         if self._view.requires_namespaces:
             # The right to wait for a quota depends on it, so a release records it.
             request = msgspec.structs.replace(request, basis=Basis(mapped_only=True))
-        return Waiting(
+        return WaitingWorkload(
             request,
             self.priority(found),
             found.created_us,
@@ -283,7 +283,7 @@ class QueueState(Part):
             named = min(defaults, key=lambda one: (one.value, one.name))
         return named is None or named.preempts
 
-    def running(self, node: Node) -> Iterator[Running]:
+    def running(self, node: TreeNode) -> Iterator[Running]:
         """The holders of a quota, with their deadlines."""
         for grant in node.grants.values():
             if grant.charge:

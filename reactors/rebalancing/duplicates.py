@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import ClassVar
 
 from projections.cluster import Pod
-from reactors.rebalancing.plan import Plan
+from reactors.rebalancing.plan import RebalancingPlan
 from reactors.rebalancing.shape import Refusal
 
 #: Filters closing a node to every pod of a controller, whatever room it has.
@@ -23,7 +23,7 @@ class RemoveDuplicates:
 
     name: ClassVar[str] = "RemoveDuplicates"
 
-    def balance(self, plan: Plan) -> None:
+    def balance(self, plan: RebalancingPlan) -> None:
         """Propose the pods of each controller above the share of their node."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         pods: dict[str, list[Pod]] = defaultdict(list)
@@ -38,7 +38,7 @@ class RemoveDuplicates:
             if pods[uid] and max(found.values()) > 1:
                 self._spread(plan, pods[uid], found)
 
-    def _spread(self, plan: Plan, pods: list[Pod], counts: Counter[str]) -> None:
+    def _spread(self, plan: RebalancingPlan, pods: list[Pod], counts: Counter[str]) -> None:
         nodes = plan.open_nodes(pods[0], CLOSING)
         if nodes < 2:
             return

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from reactors.rebalancing.plan import Plan
+from reactors.rebalancing.plan import RebalancingPlan
 from reactors.rebalancing.settings import HighNodeUtilizationSettings
 from reactors.rebalancing.shape import Refusal
 from reactors.scheduling.columns.table import Ints
@@ -25,7 +25,7 @@ class HighNodeUtilization:
     def __init__(self, settings: HighNodeUtilizationSettings) -> None:
         self._settings = settings
 
-    def balance(self, plan: Plan) -> None:
+    def balance(self, plan: RebalancingPlan) -> None:
         """Propose the pods of nodes at or below every threshold, the emptiest node first."""
         percents, columns = self._percents(plan), plan.columns
         if not percents:
@@ -49,7 +49,7 @@ class HighNodeUtilization:
                 reason = f"little of {columns.names[row]} is requested: {shares}"
                 plan.propose(pod, self.name, reason, accepts=accepts)
 
-    def _percents(self, plan: Plan) -> dict[str, Ints]:
+    def _percents(self, plan: RebalancingPlan) -> dict[str, Ints]:
         """By resource of the thresholds, requested percent of each node; 0 where a node does not offer it."""
         columns, found = plan.columns, dict[str, Ints]()
         for name in self._settings.thresholds:

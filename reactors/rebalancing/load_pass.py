@@ -16,7 +16,7 @@ from reactors.scheduling.plugins.load_aware import is_prod as is_production
 
 
 class Round(Protocol):
-    """The part of :class:`reactors.rebalancing.plan.Plan` for LowNodeLoad."""
+    """The part of :class:`reactors.rebalancing.plan.RebalancingPlan` for LowNodeLoad."""
 
     @property
     def state(self) -> ClusterState:

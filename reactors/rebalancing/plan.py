@@ -18,7 +18,7 @@ from bus.clock import SECOND_US
 from projections.cluster import ClusterState, Pod
 from reactors.rebalancing.evictor import Evictor
 from reactors.rebalancing.settings import RebalancingPolicy
-from reactors.rebalancing.shape import Accepts, Move, Outcome, Refusal, Refused
+from reactors.rebalancing.shape import Accepts, Move, Outcome, Refusal, RefusedMove
 from reactors.scheduling.columns.cards import parts_of
 from reactors.scheduling.columns.table import Columns
 from reactors.scheduling.cycle.passes import Scheduler
@@ -31,7 +31,7 @@ from reactors.scheduling.queueing.messages import unschedulable
 COPY = "~moved"
 
 
-class Plan:
+class RebalancingPlan:
     """The moves of one round. ``scheduler``: places the pods of its profiles; others go by the default profile."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Plan:
         self._default = Framework(default_profile("default-scheduler"), scheduler.context)
         self._evictor = Evictor(state, policy)
         self._moves: list[Move] = []
-        self._refused: list[Refused] = []
+        self._refused: list[RefusedMove] = []
         self._notes: list[str] = []
 
     @property
@@ -90,7 +90,7 @@ class Plan:
 
     def refuse(self, pod: Pod, plugin: str, reason: str, refusal: Refusal) -> None:
         """Record a proposed pod, and why it stays."""
-        self._refused.append(Refused(pod, pod.node, plugin, reason, refusal))
+        self._refused.append(RefusedMove(pod, pod.node, plugin, reason, refusal))
 
     def propose(
         self, pod: Pod, plugin: str, reason: str, gain: str = "", accepts: Accepts = lambda node: None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from bus.clock import SECOND_US
-from reactors.rebalancing.plan import Plan
+from reactors.rebalancing.plan import RebalancingPlan
 from reactors.rebalancing.settings import PodLifeTimeSettings
 
 
@@ -20,7 +20,7 @@ class PodLifeTime:
     def __init__(self, settings: PodLifeTimeSettings) -> None:
         self._most_s = settings.max_seconds
 
-    def deschedule(self, plan: Plan, row: int) -> None:
+    def deschedule(self, plan: RebalancingPlan, row: int) -> None:
         """Propose the too old pods of one node."""
         if self._most_s is None:
             return

@@ -10,7 +10,7 @@ from projections.cluster.pod_terms import DisruptionBudget
 from reactors.rebalancing.duplicates import RemoveDuplicates
 from reactors.rebalancing.high_node_utilization import HighNodeUtilization
 from reactors.rebalancing.low_node_load import LowNodeLoad
-from reactors.rebalancing.plan import Plan
+from reactors.rebalancing.plan import RebalancingPlan
 from reactors.rebalancing.pod_lifetime import PodLifeTime
 from reactors.rebalancing.settings import PLUGINS, RebalancingPolicy
 from reactors.rebalancing.shape import Outcome
@@ -22,7 +22,7 @@ from reactors.scheduling.cycle.passes import Scheduler
 class Deschedule(Protocol):
     """A plugin for the pods of one node."""
 
-    def deschedule(self, plan: Plan, row: int) -> None:
+    def deschedule(self, plan: RebalancingPlan, row: int) -> None:
         """Propose pods of a node."""
 
 
@@ -30,7 +30,7 @@ class Deschedule(Protocol):
 class Balance(Protocol):
     """A plugin for all nodes."""
 
-    def balance(self, plan: Plan) -> None:
+    def balance(self, plan: RebalancingPlan) -> None:
         """Propose pods of any node."""
 
 
@@ -52,7 +52,7 @@ class Rebalancing:
 
     def plan(self, state: ClusterState, scheduler: Scheduler, sequence: int, at_us: int) -> Outcome:
         """The moves of the round at a moment. Changes the columns of ``scheduler``, and nothing else."""
-        plan = Plan(state, scheduler, self._policy, sequence, at_us)
+        plan = RebalancingPlan(state, scheduler, self._policy, sequence, at_us)
         if not state.listed_us(DisruptionBudget.kind):
             plan.note("disruption budgets were never listed: whether one protects a pod is unknown")
         for plugin in self._plugins():

@@ -43,7 +43,7 @@ class Move(msgspec.Struct, frozen=True):
     gpu_milli_s: int
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedMove(msgspec.Struct, frozen=True):
     """A pod proposed by a plugin and refused by the plan."""
 
     pod: Pod
@@ -72,5 +72,5 @@ class Outcome(msgspec.Struct, frozen=True):
     """The result of a round: planned moves in order, refused pods, and limits of the answer."""
 
     moves: tuple[Move, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedMove, ...]
     notes: tuple[str, ...]

@@ -8,7 +8,7 @@ Source: kubernetes-sigs/descheduler, "RemovePodsViolating…"; docs/rebalancing.
 
 from __future__ import annotations
 
-from reactors.rebalancing.plan import Plan
+from reactors.rebalancing.plan import RebalancingPlan
 from reactors.rebalancing.settings import PluginName
 from reactors.scheduling.plugins import pod_affinity, topology_spread
 from reactors.scheduling.plugins.nodes import node_affinity, taint_toleration
@@ -42,7 +42,7 @@ class Violations:
         self.name = name
         self._filter, self._reasons = FILTERS[name]
 
-    def deschedule(self, plan: Plan, row: int) -> None:
+    def deschedule(self, plan: RebalancingPlan, row: int) -> None:
         """Propose the pods of one node violating the rule."""
         for pod in plan.pods_on(row):
             found = self._reasons.intersection(plan.refusals(pod, self._filter))

@@ -1,6 +1,6 @@
 """Verification of quota trees' decisions: each journal is read again, and its entries are decided again.
 
-An entry records its basis (:class:`bus.events.admissions.Basis`, :class:`bus.events.admissions.Evidence`). Its number
+An entry records its basis (:class:`bus.events.admissions.Basis`, :class:`bus.events.admissions.ChargeEvidence`). Its number
 implies the entries before it, and its time is the time of the decision. Entries stored together built on each other in
 their order. Meters of budgets are skipped and counted.
 
@@ -25,9 +25,9 @@ from bus.transport import Transport
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
 from reactors.rederive import observed, reviews
-from reactors.rederive.reader import History, Reader
-from reactors.rederive.releases import Look, Releases, look_of, store
-from reactors.rederive.shape import Checked, Difference
+from reactors.rederive.reader import History, RederivedReaders
+from reactors.rederive.releases import QueueLook, Releases, look_of, store
+from reactors.rederive.shape import Checked, DecisionDifference
 
 #: The largest lag of a process, in events, for its entries to be compared in the first reading.
 BEHIND = 10_000
@@ -36,7 +36,7 @@ _encode = msgspec.json.encode
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
 
-class Rederived(msgspec.Struct, frozen=True):
+class RederivedAnswers(msgspec.Struct, frozen=True):
     """The results for answers to reviews, for observations, and for queues; and the skipped entries, by reason.
 
     Reasons: ``older`` (an entry of a version that did not record its basis), ``metered`` (a budget).
@@ -48,11 +48,13 @@ class Rederived(msgspec.Struct, frozen=True):
     passed_over: Mapping[str, int]
 
 
-def rederive(history: History, *, cluster: str, transport: Transport, clock: Clock) -> Rederived:
+def rederive(
+    history: History, *, cluster: str, transport: Transport, clock: Clock
+) -> RederivedAnswers:
     """Every decision in the journals of ``cluster``, made again from the history before it."""
 
-    def reader() -> Reader:
-        return Reader(history, cluster, transport, clock)
+    def reader() -> RederivedReaders:
+        return RederivedReaders(history, cluster, transport, clock)
 
     walk = _Walk(reader)
     for look, batch in groupby(_journal(history, cluster), key=_look):
@@ -70,7 +72,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self._same = 0
-        self._found: list[Difference] = []
+        self._found: list[DecisionDifference] = []
 
     def compare(self, event: Event, fact: Fact, should: Fact | None, id: str) -> bool:
         """Whether an entry has the derived content, and the derived id."""
@@ -78,10 +80,10 @@ class _Tally:
         if is_same:
             self._same += 1
         else:
-            self._found.append(Difference(event.id, event.sequence, fact, should))
+            self._found.append(DecisionDifference(event.id, event.sequence, fact, should))
         return is_same
 
-    def end(self, untrue: list[Difference]) -> Checked:
+    def end(self, untrue: list[DecisionDifference]) -> Checked:
         """The findings, with equal entries on a wrong basis included."""
         found = sorted([*self._found, *untrue], key=lambda one: one.sequence)
         return Checked(self._same - len(untrue), tuple(found))
@@ -90,7 +92,7 @@ class _Tally:
 class _Walk:
     """All journals of a cluster, as far as they were read again."""
 
-    def __init__(self, reader: Callable[[], Reader]) -> None:
+    def __init__(self, reader: Callable[[], RederivedReaders]) -> None:
         self.releases = Releases(reader)
         self._trees: dict[str, _Journal] = {}
         self._premises = _Premises(reader)
@@ -133,12 +135,12 @@ class _Walk:
             self._premises.apply(event, fact)
         journal.add(event, fact)
 
-    def end(self) -> Rederived:
+    def end(self) -> RederivedAnswers:
         """The findings, after everything was read."""
         untrue = self._premises.untrue()
         asked = [one for one in untrue if one.recorded and reviews.is_review(one.recorded)]
         seen = [one for one in untrue if one not in asked]
-        return Rederived(
+        return RederivedAnswers(
             self._reviews.end(asked), self._observed.end(seen), self.releases.end(),
             dict(self._passed_over),
         )  # fmt: skip
@@ -196,14 +198,14 @@ class _Premises:
     reading, in order.
     """
 
-    def __init__(self, reader: Callable[[], Reader]) -> None:
+    def __init__(self, reader: Callable[[], RederivedReaders]) -> None:
         self._new_reader = reader
-        self._reader: Reader | None = None
+        self._reader: RederivedReaders | None = None
         #: A heap, by the last read event, and in the order of the journals.
         self._waiting: list[tuple[int, int, Event, Fact]] = []
         self._count = count()
         self._late: list[tuple[int, int, Event, Fact]] = []
-        self._untrue: list[Difference] = []
+        self._untrue: list[DecisionDifference] = []
 
     def apply(self, event: Event, fact: Fact) -> None:
         """Check a derived entry: its recorded reads must match the history."""
@@ -213,12 +215,12 @@ class _Premises:
             return
         if basis.read >= event.sequence:
             # A process cannot have read events that are not recorded yet.
-            self._untrue.append(Difference(event.id, event.sequence, fact, None))
+            self._untrue.append(DecisionDifference(event.id, event.sequence, fact, None))
             return
         heappush(self._waiting, (basis.read, next(self._count), event, fact))
         self._compare(event.sequence - BEHIND)
 
-    def untrue(self) -> list[Difference]:
+    def untrue(self) -> list[DecisionDifference]:
         """The entries with a basis other than the history's."""
         if self._waiting:
             self._compare(max(self._waiting)[0])
@@ -240,14 +242,14 @@ class _Premises:
             else:
                 self._check(self._reader, read, event, fact)
 
-    def _check(self, reader: Reader, read: int, event: Event, fact: Fact) -> None:
+    def _check(self, reader: RederivedReaders, read: int, event: Event, fact: Fact) -> None:
         reader.reach(read)
         if reviews.is_review(fact):
             is_true = reviews.is_true(event.key, fact, reader.view)
         else:
             is_true = observed.is_true(fact, reader.view)
         if not is_true:
-            self._untrue.append(Difference(event.id, event.sequence, fact, None))
+            self._untrue.append(DecisionDifference(event.id, event.sequence, fact, None))
 
 
 def _journal(history: History, cluster: str) -> Iterator[tuple[Event, Fact | None]]:
@@ -264,6 +266,6 @@ def _journal(history: History, cluster: str) -> Iterator[tuple[Event, Fact | Non
             yield from found
 
 
-def _look(entry: tuple[Event, Fact | None]) -> Look | None:
+def _look(entry: tuple[Event, Fact | None]) -> QueueLook | None:
     event, fact = entry
     return look_of(event, fact) if fact is not None else None

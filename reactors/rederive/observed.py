@@ -10,7 +10,7 @@ from bus.events.admissions import (
     AdmissionDecided,
     AdmissionReleased,
     Basis,
-    Evidence,
+    ChargeEvidence,
     QuotaDeclared,
     TreeMetered,
 )
@@ -33,7 +33,7 @@ from reactors.admission.state.state import AdmissionState, spec_of
 _LATER = 2**63
 
 
-def evidence_of(fact: Fact) -> Basis | Evidence | None:
+def evidence_of(fact: Fact) -> Basis | ChargeEvidence | None:
     """The recorded basis of an entry that answers no review; None if it has none."""
     return fact.basis if isinstance(fact, AdmissionDecided) else fact.evidence
 
@@ -58,7 +58,7 @@ def made_again(draft: TreeOverlay, fact: Fact) -> Fact | None:
     return sized(draft, fact.total or {}, fact.evidence.read)
 
 
-def _released(draft: TreeOverlay, fact: AdmissionReleased, evidence: Evidence) -> Fact | None:
+def _released(draft: TreeOverlay, fact: AdmissionReleased, evidence: ChargeEvidence) -> Fact | None:
     if not fact.releases:
         return None
     first = fact.releases[0]

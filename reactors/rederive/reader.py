@@ -17,7 +17,7 @@ History = Callable[[], Iterable[Event]]
 """All events of one cluster in order, as they were stored; asked several times."""
 
 
-class Reader:
+class RederivedReaders:
     """Reads forwards only. ``transport`` and ``clock`` are not asked for anything: the readers of a running process have them."""
 
     def __init__(self, history: History, cluster: str, transport: Transport, clock: Clock) -> None:

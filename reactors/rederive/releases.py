@@ -22,8 +22,8 @@ from projections.quota_trees.tree import Fact
 from reactors.admission.deciding.mapping import QuotaRef
 from reactors.queue.plan import decided, planned
 from reactors.queue.state import QueueState
-from reactors.rederive.reader import Reader
-from reactors.rederive.shape import Checked, Difference
+from reactors.rederive.reader import RederivedReaders
+from reactors.rederive.shape import Checked, DecisionDifference
 
 Entry = tuple[Event, Fact]
 
@@ -31,14 +31,14 @@ Entry = tuple[Event, Fact]
 READERS = 3
 
 
-class Look(msgspec.Struct, frozen=True):
+class QueueLook(msgspec.Struct, frozen=True):
     """The common part of the decisions of one look at one tree; looks at all trees come one after the other."""
 
     tree: str
     based_on: int
     time_us: int
 
-    def is_beside(self, other: Look | None) -> bool:
+    def is_beside(self, other: QueueLook | None) -> bool:
         """Whether both are of one moment."""
         return other is not None and (self.based_on, self.time_us) == (
             other.based_on,
@@ -46,30 +46,30 @@ class Look(msgspec.Struct, frozen=True):
         )
 
 
-def look_of(event: Event, fact: Fact) -> Look | None:
+def look_of(event: Event, fact: Fact) -> QueueLook | None:
     """None for an entry from outside the queues."""
     if isinstance(fact, AdmissionDecided):
         is_ours = fact.reason == "released"
     else:
         releases = fact.releases if isinstance(fact, AdmissionReleased) else ()
         is_ours = any(one.reason in ("returning", "returned") for one in releases)
-    return Look(event.key, fact.based_on, event.time_us) if is_ours else None
+    return QueueLook(event.key, fact.based_on, event.time_us) if is_ours else None
 
 
 class Releases:
     """The decisions of a cluster's queues, as far as they were read again."""
 
-    def __init__(self, reader: Callable[[], Reader]) -> None:
+    def __init__(self, reader: Callable[[], RederivedReaders]) -> None:
         self._new_reader = reader
-        self._readers: list[Reader] = []
-        self._last: Look | None = None
+        self._readers: list[RederivedReaders] = []
+        self._last: QueueLook | None = None
         self._elsewhere = 0
         #: Of the newest release: the setting, and whether the window was one of starts.
         self._mapped_only = self._is_paced = False
         self._same = 0
-        self._found: list[Difference] = []
+        self._found: list[DecisionDifference] = []
 
-    def apply(self, tree: Tree, look: Look, entries: Sequence[Entry]) -> None:
+    def apply(self, tree: Tree, look: QueueLook, entries: Sequence[Entry]) -> None:
         """The decisions of the next look, on its tree as its journal is before them."""
         reader = self._reader_at(look.based_on)
         for _, fact in entries:
@@ -88,7 +88,7 @@ class Releases:
         self._same += len(entries) - sum(one.recorded is not None for one in differences)
         self._found += differences
 
-    def _reader_at(self, sequence: int) -> Reader:
+    def _reader_at(self, sequence: int) -> RederivedReaders:
         """The most advanced reader that is not beyond ``sequence``, or a new one.
 
         Of two processes that decide in turns one may always be behind the other: each has its own reader then.
@@ -110,11 +110,11 @@ def _compared(
     lines: QueueState,
     tree: Tree,
     batch: list[Entry],
-    look: Look,
+    look: QueueLook,
     elsewhere: int,
     *,
     is_paced: bool,
-) -> list[Difference]:
+) -> list[DecisionDifference]:
     found = []
 
     def tree_of(where: QuotaRef) -> Tree | None:
@@ -139,10 +139,12 @@ def _compared(
         for place, (event, fact) in enumerate(entries):
             expected = should[place] if place < len(should) else None
             if fact != expected:
-                found.append(Difference(event.id, event.sequence, fact, expected))
+                found.append(DecisionDifference(event.id, event.sequence, fact, expected))
             store(tree, event, fact)
         last = entries[-1][0]
-        found += [Difference(last.id, last.sequence, None, one) for one in should[len(entries) :]]
+        found += [
+            DecisionDifference(last.id, last.sequence, None, one) for one in should[len(entries) :]
+        ]
     return found
 
 

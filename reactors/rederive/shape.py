@@ -7,7 +7,7 @@ import msgspec
 from projections.quota_trees.tree import Fact
 
 
-class Difference(msgspec.Struct, frozen=True):
+class DecisionDifference(msgspec.Struct, frozen=True):
     """A decision that does not follow: the one recorded at ``sequence`` under ``id``, and the derived one.
 
     ``should`` None: none is derived from the history there. ``recorded`` None: it is absent beside the others of its look;
@@ -24,4 +24,4 @@ class Checked(msgspec.Struct, frozen=True):
     """The number of equal decisions, and the different ones."""
 
     same: int
-    differences: tuple[Difference, ...]
+    differences: tuple[DecisionDifference, ...]

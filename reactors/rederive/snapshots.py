@@ -30,7 +30,7 @@ from reactors.engine.snapshots import last_archived, restored
 from reactors.readers import Readers
 
 
-class Difference(msgspec.Struct, frozen=True):
+class SnapshotDifference(msgspec.Struct, frozen=True):
     """A snapshot that differs from the history: its reader, its event, and the different parts."""
 
     name: str
@@ -42,10 +42,10 @@ class Compared(msgspec.Struct, frozen=True):
     """The number of correct snapshots, and the wrong ones."""
 
     same: int
-    differences: tuple[Difference, ...]
+    differences: tuple[SnapshotDifference, ...]
 
 
-class Comparison:
+class SnapshotComparison:
     """The newest snapshot of each reader of ``cluster``, compared with the fold of the given history.
 
     ``is_beside``: a replica is folded elsewhere, and given to :meth:`known`.
@@ -69,7 +69,7 @@ class Comparison:
         self._folded, self._read = replica(), readers()
         self._select, self._is_beside = select, is_beside
         #: The result for the snapshot of reactors, once it is known.
-        self._acting: Difference | None = None
+        self._acting: SnapshotDifference | None = None
         #: Events after it do not matter for the snapshots.
         self.until = max(self._replica.sequence, self._readers.sequence)
 
@@ -115,7 +115,7 @@ class Comparison:
                 self._fold(event)
         self._acting = self._difference(self._folded)
 
-    def _difference(self, folded: Replica) -> Difference:
+    def _difference(self, folded: Replica) -> SnapshotDifference:
         at = self._replica.sequence
         held, ours = _acting(self._replica, at), _acting(folded, at)
         return _compared(self._replica.name, at, held, ours)
@@ -125,7 +125,7 @@ def compared(
     select: Select, reactors: Sequence[Reactor], cluster: str, transport: Transport, clock: Clock
 ) -> Compared:
     """The newest snapshot of each reader of ``cluster``, beside the fold of the archive up to there."""
-    comparison = Comparison(select, reactors, cluster, transport, clock)
+    comparison = SnapshotComparison(select, reactors, cluster, transport, clock)
     if comparison.until:
         for part in archived(select, cluster, None, until=comparison.until, apart=False):
             for event in part:
@@ -135,10 +135,10 @@ def compared(
 
 def _compared(
     name: str, sequence: int, held: Iterator[tuple[str, Any]], folded: Iterator[tuple[str, Any]]
-) -> Difference:
+) -> SnapshotDifference:
     ours = dict(folded)
     wrong = [part for part, value in held if ours.pop(part, None) != value]
-    return Difference(name, sequence, tuple(sorted([*wrong, *ours])))
+    return SnapshotDifference(name, sequence, tuple(sorted([*wrong, *ours])))
 
 
 def _acting(replica: Replica, at: int) -> Iterator[tuple[str, Any]]:

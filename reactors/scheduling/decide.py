@@ -17,7 +17,7 @@ from bus.events.decisions import Nomination, Refusal, SchedulingPassed, TriedPod
 from reactors.engine.contract import Concluded
 from reactors.engine.policies import Current
 from reactors.scheduling import RULES
-from reactors.scheduling.cycle.trial import Attempt, attempts
+from reactors.scheduling.cycle.trial import PassAttempt, attempts
 from reactors.scheduling.settings import SchedulingPolicy
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def concluded(
     ]
 
 
-def _parts(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Iterator[SchedulingPassed]:
+def _parts(empty: SchedulingPassed, attempts: Sequence[PassAttempt]) -> Iterator[SchedulingPassed]:
     whole = _recorded(empty, attempts)
     if len(attempts) == 1 or len(msgspec.json.encode(whole)) <= MOST_BYTES:
         yield whole
@@ -62,7 +62,7 @@ def _parts(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Iterator[Sch
     yield from _parts(empty, attempts[middle:])
 
 
-def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> SchedulingPassed:
+def _recorded(empty: SchedulingPassed, attempts: Sequence[PassAttempt]) -> SchedulingPassed:
     nodes: dict[str, int] = {}
     scores: dict[tuple[int, ...], int] = {}
     refusals: dict[bytes, int] = {}
@@ -107,7 +107,7 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
     )  # fmt: skip
 
 
-def _refusal(one: Attempt) -> Refusal:
+def _refusal(one: PassAttempt) -> Refusal:
     found = {}
     for plugin, reasons in one.refused.items():
         most = sorted(reasons.items(), key=lambda found: (-found[1], found[0]))[:MOST_REASONS]

@@ -19,7 +19,7 @@ from bus.waiting import Moves
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
 from reactors.scheduling.effectors.binder import Binder
-from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
+from reactors.scheduling.effectors.notices import NoticedPod, PodNotices, telling
 from reactors.scheduling.effectors.reservations import ReservationStatuses, writing
 from reactors.scheduling.framework.bind import Outcomes, Placement
 from reactors.scheduling.framework.bind_cycle import Known
@@ -29,7 +29,7 @@ from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
     from projections.cluster import Pod
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
     from reactors.scheduling.cycle.passes import Scheduler
     from reactors.scheduling.cycle.reservation_statuses import Wanted
     from reactors.scheduling.framework.bind_plugins import BindPlugins
@@ -41,20 +41,20 @@ LOOK_SECONDS = 1.0
 _RESULTS: dict[str, BindResult] = {"refused": "refused", "elsewhere": "stale", "gone": "gone"}
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """The binder and the notices; both do nothing while the policy in force is not ``on``."""
     from reactors.effectors.evict import EvictEffector
-    from reactors.engine.adapters import Effects
+    from reactors.engine.adapters import EffectorTable
 
     replica, clock = adapters.replica, adapters.clock
-    placements = Placements(replica, adapters.moves)
+    placements = PlacementSource(replica, adapters.moves)
     notices = PodNotices(adapters.cluster, clock, instance=platform.node())
     binder = Binder(
         adapters.cluster, placements, partial(settle, adapters.transport, clock, replica.cluster),
         lambda one: announce_bound(notices, one),
     )  # fmt: skip
     statuses = ReservationStatuses(adapters.cluster, clock)
-    return Effects(
+    return EffectorTable(
         {Evict.wire_type: EvictEffector(adapters.cluster)},
         beside=(
             binder.run, partial(telling, notices), partial(watching, placements, notices),
@@ -64,7 +64,7 @@ def effects(adapters: Adapters) -> Effects:
     )  # fmt: skip
 
 
-class Placements:
+class PlacementSource:
     """What is outstanding, as the binder asks for it, and who waits; nothing while nothing may be done."""
 
     def __init__(self, replica: Replica, moves: Moves) -> None:
@@ -151,7 +151,7 @@ class Placements:
         scheduler = self._state.scheduler
         return scheduler.assumed_pods.annotations(placement.uid) if scheduler is not None else {}
 
-    def waiting(self) -> dict[str, tuple[Subject, str]]:
+    def waiting(self) -> dict[str, tuple[NoticedPod, str]]:
         """Every pod that was tried, or never will be as it is, and why it has no node; by uid.
 
         Of a pod with scheduling gates the API server says so itself.
@@ -193,10 +193,10 @@ class Placements:
             if bindable_us(volumes, pod, at_us) + CONFIRMED_US <= at_us
         ]
 
-    def _subject(self, scheduler: Scheduler, profile: str, pod: Pod) -> Subject:
+    def _subject(self, scheduler: Scheduler, profile: str, pod: Pod) -> NoticedPod:
         nominated = scheduler.nominations.all.get(pod.uid)
         node = nominated.node if nominated is not None and nominated.is_making_room else ""
-        return Subject(pod.namespace, pod.name, pod.uid, profile, node)
+        return NoticedPod(pod.namespace, pod.name, pod.uid, profile, node)
 
     @property
     def _state(self) -> SchedulingState:
@@ -209,9 +209,9 @@ def _has_gates(constraints: object) -> bool:
     return bool(getattr(constraints, "scheduling_gates", ()))
 
 
-def subject(profile: str, namespace: str, name: str, uid: str) -> Subject:
+def subject(profile: str, namespace: str, name: str, uid: str) -> NoticedPod:
     """A pod as it is told of; its scheduler is the profile that it names."""
-    return Subject(namespace, name, uid, profile)
+    return NoticedPod(namespace, name, uid, profile)
 
 
 def announce_bound(notices: PodNotices, placement: Placement) -> None:
@@ -220,7 +220,7 @@ def announce_bound(notices: PodNotices, placement: Placement) -> None:
     notices.bound(one, placement.node)
 
 
-async def watching(placements: Placements, notices: PodNotices) -> None:
+async def watching(placements: PlacementSource, notices: PodNotices) -> None:
     """Hand on who waits, for ever, when something may have changed."""
     position = -1
     while True:
@@ -263,7 +263,7 @@ async def settle(
 
 
 def trouble(
-    binder: Binder, notices: PodNotices, placements: Placements, statuses: ReservationStatuses
+    binder: Binder, notices: PodNotices, placements: PlacementSource, statuses: ReservationStatuses
 ) -> Iterator[str]:
     """What keeps the scheduler from its work now, in sentences with the API server's words."""
     if binder.trouble:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.metrics import Metric
-    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.adapters import Adapters, EffectorTable
     from reactors.engine.contract import Concluded
     from reactors.engine.policies import Current
     from reactors.engine.replica import Replica
@@ -32,7 +32,7 @@ def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:
     return made(state, state.scheduler, current)
 
 
-def effects(adapters: Adapters) -> Effects:
+def effects(adapters: Adapters) -> EffectorTable:
     """Who binds, and who tells why pods wait."""
     # A question to the reactors needs nobody who acts, and should not pay for the import.
     from reactors.scheduling.effects import effects as made

@@ -97,7 +97,7 @@ class Rested(msgspec.Struct, frozen=True):
     until_us: int
 
 
-class Waiting(msgspec.Struct):
+class WaitingPod(msgspec.Struct):
     """A pod that waits: :class:`reactors.scheduling.queueing.queue.Queued` without what follows from the pod."""
 
     uid: str

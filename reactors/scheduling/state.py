@@ -49,7 +49,7 @@ from reactors.scheduling.shape import (
     Nominated,
     Rested,
     SavedArrivals,
-    Waiting,
+    WaitingPod,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SavedScheduling(msgspec.Struct):
     policy: bytes
     policy_digest: str
     newest: int
-    waiting: dict[str, list[Waiting]]
+    waiting: dict[str, list[WaitingPod]]
     numbers: dict[str, int]
     assumed: list[Assumed]
     dealt: dict[str, Dealt]

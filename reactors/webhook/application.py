@@ -29,7 +29,7 @@ import msgspec
 from bus.metrics import Histogram, Metric, Sample
 from bus.strict import LARGE_BYTES
 from reactors.webhook.failure import UNAVAILABLE, Failure, Unread, unread
-from reactors.webhook.outline import Outline, Reader, outline_of
+from reactors.webhook.outline import Outline, OutlineReader, outline_of
 from reactors.webhook.review import (
     MAX_BYTES,
     Answer,
@@ -39,7 +39,7 @@ from reactors.webhook.review import (
     parse,
     render,
 )
-from reactors.webhook.turns import Turns
+from reactors.webhook.turns import FairTurns
 
 if TYPE_CHECKING:
     # Questions about decisions import the rules, and no web server.
@@ -127,7 +127,7 @@ class _Exchange:
         #: A body of several pieces: its bytes so far, its outline once it is large, its reader once it is too large.
         self.raw: bytearray | None = None
         self.begun: Outline | None = None
-        self.reader: Reader | None = None
+        self.reader: OutlineReader | None = None
         self.review: Review | None = None
         #: The answer given at the deadline; None before it.
         self.late: asyncio.Task[None] | None = None
@@ -162,7 +162,7 @@ class Application:
         self.draining = False
         self._failure = failure
         self._deadline_seconds = deadline_seconds
-        self._turns = Turns(LARGE_AT_ONCE, LARGE_OF_ONE)
+        self._turns = FairTurns(LARGE_AT_ONCE, LARGE_OF_ONE)
         self._readers = ThreadPoolExecutor(1, "large-reviews")
         self._handlers = {"/admit": (handler, unread)}
         if mutate is not None:
@@ -250,7 +250,7 @@ class Application:
     ) -> Outline | None:
         """The outline of a review too large to hold, of any size."""
         loop, piece = asyncio.get_running_loop(), bytes(raw)
-        exchange.reader = reader = Reader()
+        exchange.reader = reader = OutlineReader()
         raw.clear()
         await loop.run_in_executor(self._readers, reader.feed, piece)
         while more:

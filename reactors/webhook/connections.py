@@ -22,7 +22,7 @@ import httptools
 
 from reactors.webhook.exchange import Exchange
 from reactors.webhook.gate import Gate
-from reactors.webhook.head import Head
+from reactors.webhook.head import RequestHead
 from reactors.webhook.tls import names_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._is_in_request = self._has_headers = False
         self._received = 0
         #: The header in progress.
-        self._head = Head()
+        self._head = RequestHead()
         #: The request in progress, those that came before their turn (HTTP pipelining), and the last that began.
         self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._head = Head()
+        self._head = RequestHead()
 
     def on_url(self, url: bytes) -> None:
         """A piece of its address."""

@@ -28,7 +28,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _log = logging.getLogger(__name__)
 
 
-class Line(Protocol):
+class ConnectionLine(Protocol):
     """The part of its connection needed by an exchange."""
 
     def write(self, data: bytes) -> None:
@@ -56,7 +56,9 @@ class Exchange:
         "held", "is_done", "is_gone", "keeps_alive", "scope",
     )  # fmt: skip
 
-    def __init__(self, line: Line, scope: Scope, *, keeps_alive: bool, is_expecting: bool) -> None:
+    def __init__(
+        self, line: ConnectionLine, scope: Scope, *, keeps_alive: bool, is_expecting: bool
+    ) -> None:
         self.scope = scope
         #: Whether the connection stays open after the answer.
         self.keeps_alive = keeps_alive

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 
-class Head:
+class RequestHead:
     """The address and the fields of one request; names of fields in small letters."""
 
     __slots__ = ("fields", "url")

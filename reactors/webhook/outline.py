@@ -64,7 +64,7 @@ class Outline(msgspec.Struct, frozen=True):
     only_ends: bool = False
 
 
-class Reader:
+class OutlineReader:
     """Reads the outline of a review piece by piece; holds a few KB, for a review of any size."""
 
     def __init__(self) -> None:
@@ -144,6 +144,6 @@ class Reader:
 
 def outline_of(raw: bytes) -> Outline | None:
     """The outline of a whole review, or of its beginning; None for a body that does not begin as an AdmissionReview."""
-    reader = Reader()
+    reader = OutlineReader()
     reader.feed(raw)
     return reader.outline()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
+class FairTurns:
     """At most ``most`` turns at once, of them ``most_per_key`` of one key. Waiting keys are served in rotation."""
 
     def __init__(self, most: int, most_per_key: int) -> None:

@@ -20,7 +20,7 @@ from bus.clock import SECOND_US
 from reactors.jobs.effectors import bodies
 from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.passes import reconciled
-from reactors.jobs.shape import INDEX, JOB, TYPE, Rules, Seen, SeenPod, Status
+from reactors.jobs.shape import INDEX, JOB, TYPE, JobStatus, Rules, SeenJob, SeenPod
 
 FLAGS = ("--storage-media-type=application/json",)
 JOBS, PODS, SERVICES, EVENTS = (
@@ -211,7 +211,7 @@ def _by_job(versions):
 def _played(kind, first, versions, window):
     metadata = first["metadata"] | {"resourceVersion": "1"}
     job = bodies.job_in(kind, {**first, "metadata": metadata, "status": {}})
-    status, pods, count, told = Status(), {}, Counter(), set()
+    status, pods, count, told = JobStatus(), {}, Counter(), set()
     seen = [one for one in versions if one.key.startswith(PODS)] or versions[:1]
     for one, following in zip(seen, [*seen[1:], None], strict=True):
         pods.pop(one.key, None)
@@ -220,7 +220,7 @@ def _played(kind, first, versions, window):
         if following is not None and following.at - one.at < window:
             continue
         now = msgspec.structs.replace(job, status=status)
-        looked = reconciled(now, Seen(tuple(pods.values())), int(one.at * SECOND_US), Rules())
+        looked = reconciled(now, SeenJob(tuple(pods.values())), int(one.at * SECOND_US), Rules())
         count["status"] += looked.status != status
         # What it says again at the next look is one Event whose count grows, and is not counted here.
         count["events"] += len(set(looked.events) - told)

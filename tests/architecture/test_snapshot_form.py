@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "0d901d4cf207b1cb",
-    "reactors": "83712f8269741710",
-    "admission": "09a8d8d665908994",
+    "versions": "d091c4f8ad6f7345",
+    "reactors": "14fb317089981977",
+    "admission": "0e455d2a1c142dc2",
 }
 
 ADVICE = """

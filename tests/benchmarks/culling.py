@@ -17,7 +17,7 @@ from functools import partial
 from bus.clock import SECOND_US, SystemClock
 from bus.events.notebooks import NotebookSampled
 from bus.notebooks.contract import Peer
-from bus.notebooks.prober import Answer, ProbeSettings, fetch
+from bus.notebooks.prober import ProbeResponse, ProbeSettings, fetch
 from bus.notebooks.sampler import Sampler
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Report
@@ -41,7 +41,7 @@ async def sampled(notebooks: int) -> int:
         await writer.drain()
 
     async def no_api(request):
-        return Answer(404, b"")
+        return ProbeResponse(404, b"")
 
     door = partial(fetch, settings=ProbeSettings(allow_loopback=True))
     sampler = Sampler(door, no_api, SystemClock(), cluster="c", source="benchmark")

@@ -21,7 +21,7 @@ import time
 import tracemalloc
 from typing import NamedTuple
 
-from projections.quota_trees.elastic import ROOT, ElasticTree, PodSums, Quota
+from projections.quota_trees.elastic import ROOT, ElasticQuota, ElasticTree, PodSums
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Report
 from tests.elastic_plainly import refreshed
@@ -37,7 +37,7 @@ WIDE_CHANGES = 200
 class World(NamedTuple):
     """The quotas, the names of the leaves, what each pod asks, and the cluster."""
 
-    quotas: list[Quota]
+    quotas: list[ElasticQuota]
     leaves: list[str]
     pods: list[tuple[str, dict[str, int]]]
     cluster: dict[str, int]
@@ -59,10 +59,10 @@ def world(levels: tuple[int, ...]) -> World:
     return World(quotas, above, pods, {key: amount // 2 for key, amount in total.items()})
 
 
-def _quota(name: str, parent: str, pods: int, rng: random.Random) -> Quota:
+def _quota(name: str, parent: str, pods: int, rng: random.Random) -> ElasticQuota:
     most = {"cpu": pods * 4000, "memory": pods * 16 << 30, "nvidia.com/gpu": pods}
     least = {key: value // rng.randint(20, 200) for key, value in most.items()}
-    return Quota(name, parent, most, least, dict(most), lends=rng.random() < 0.9)
+    return ElasticQuota(name, parent, most, least, dict(most), lends=rng.random() < 0.9)
 
 
 def _asked(rng: random.Random) -> dict[str, int]:

@@ -37,7 +37,7 @@ from projections.engine.tables import checkpoints
 from projections.lists.parts import Absence
 from projections.pod_runs import (
     Above,
-    Pod,
+    PodHistory,
     PodRun,
     codec,
     derive,
@@ -136,7 +136,7 @@ class Made:
 
     def run(self, events: list[Event]) -> PodRun:
         """The pod of these observations, in order."""
-        pod: Pod | None = None
+        pod: PodHistory | None = None
         for event in events:
             pod = fold(pod, fact_in(event), event)  # type: ignore[arg-type]
         assert pod is not None
@@ -166,13 +166,13 @@ class Made:
 class _Never:
     """Lists and beats that report every pod at every moment."""
 
-    def absence(self, pod: Pod) -> Absence:
+    def absence(self, pod: PodHistory) -> Absence:
         return Absence(pod.history[-1][1], None)
 
     def is_alive(self, cluster: str, us: int) -> bool:
         return True
 
-    def proof(self, pod: Pod, version: str, us: int, since_us: int) -> int:
+    def proof(self, pod: PodHistory, version: str, us: int, since_us: int) -> int:
         return since_us
 
 
@@ -241,7 +241,7 @@ def question(title: str) -> Question:
     return Question(**{"as_of_s": as_of_s, "from_s": from_s, **asked})
 
 
-def asked(store: Store, title: str) -> tuple[list[reports.Row], float]:
+def asked(store: Store, title: str) -> tuple[list[reports.ReportRow], float]:
     """The answer, and the CPU seconds of this process and of PostgreSQL's."""
     with store.engine.connect() as connection:
         pids = []
@@ -253,7 +253,7 @@ def asked(store: Store, title: str) -> tuple[list[reports.Row], float]:
     return rows, clock.cpu_seconds
 
 
-def raw(store: Store, title: str) -> tuple[list[reports.Row], float]:
+def raw(store: Store, title: str) -> tuple[list[reports.ReportRow], float]:
     """The same from pods alone, as where the sums are not filled yet."""
     with store.engine.connect() as connection, measure.Stopwatch() as clock:
         connection.execute(checkpoints.update().values(version=""))

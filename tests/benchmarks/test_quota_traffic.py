@@ -6,7 +6,7 @@ import pytest
 
 from bus.events.admissions import AdmissionDecided
 from reactors.lab.quotas import Proposed, outcomes, played
-from reactors.lab.quotas.arrivals import Journals
+from reactors.lab.quotas.arrivals import RecordedJournals
 from reactors.readers import Readers
 from tests.benchmarks import lab, quota_traffic, synthetic
 
@@ -19,7 +19,7 @@ def month():
 
 
 def tried(events, **quotas):
-    journals = Journals(Readers(None, None, cluster=synthetic.CLUSTER, source="lab"))
+    journals = RecordedJournals(Readers(None, None, cluster=synthetic.CLUSTER, source="lab"))
     for event in events:
         journals.apply(event)
     return played(journals.of, quotas, 0, until_us=events[-1].time_us)

@@ -18,7 +18,7 @@ from bus.errors import (
     UnsafeBusError,
     WrongExpectationError,
 )
-from bus.jetstream import GuardLine, JetStream, State, guard_lines, require_safe
+from bus.jetstream import GuardLine, JetStream, Safety, guard_lines, require_safe
 from bus.jetstream.adapter import _ensure, configuration
 from bus.jetstream.connection import ApiError, Connection
 from bus.jetstream.publisher import windows
@@ -65,7 +65,7 @@ def config(**changes):
 
 
 def unsafe(lines):
-    return [line.property for line in lines if line.state is State.UNSAFE]
+    return [line.property for line in lines if line.state is Safety.UNSAFE]
 
 
 def guarded(stream=STREAM, info=INFO, server=SERVER, varz=(VARZ,)):
@@ -79,7 +79,7 @@ def test_the_stream_as_we_make_it_is_safe():
     lines = guarded()
 
     require_safe(lines)
-    assert {line.state for line in lines} == {State.OK}
+    assert {line.state for line in lines} == {Safety.OK}
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_each_way_of_losing_events_is_refused_by_name(found, property):
 @pytest.mark.parametrize(
     ("found", "property", "state"),
     [
-        ({"varz": ()}, "sync_interval", State.UNKNOWN),
-        ({"varz": [None]}, "sync_interval", State.UNKNOWN),
-        ({"varz": [VARZ, VARZ, None]}, "sync_interval", State.UNKNOWN),
-        ({"server": {}}, "version", State.UNKNOWN),
-        (config(duplicate_window=300 * 10**9), "duplicate_window", State.WEAK),
-        (config(allow_direct=False), "allow_direct", State.WEAK),
-        (config(max_msg_size=-1), "max_msg_size", State.WEAK),
-        (config(compression="none"), "compression", State.WEAK),
-        (config(max_age=86_400 * 10**9), "max_age", State.WEAK),
+        ({"varz": ()}, "sync_interval", Safety.UNKNOWN),
+        ({"varz": [None]}, "sync_interval", Safety.UNKNOWN),
+        ({"varz": [VARZ, VARZ, None]}, "sync_interval", Safety.UNKNOWN),
+        ({"server": {}}, "version", Safety.UNKNOWN),
+        (config(duplicate_window=300 * 10**9), "duplicate_window", Safety.WEAK),
+        (config(allow_direct=False), "allow_direct", Safety.WEAK),
+        (config(max_msg_size=-1), "max_msg_size", Safety.WEAK),
+        (config(compression="none"), "compression", Safety.WEAK),
+        (config(max_age=86_400 * 10**9), "max_age", Safety.WEAK),
         (
             {"info": {**INFO, "cluster": {"replicas": [{"name": "b", "current": False}]}}},
             "num_replicas",
-            State.WEAK,
+            Safety.WEAK,
         ),
     ],
 )
@@ -150,7 +150,7 @@ def test_what_is_weak_or_unknown_is_shown_and_not_refused(found, property, state
     lines = guarded(**found)
 
     require_safe(lines)
-    assert [(line.property, line.state) for line in lines if line.state is not State.OK] == [
+    assert [(line.property, line.state) for line in lines if line.state is not Safety.OK] == [
         (property, state)
     ]
 
@@ -160,7 +160,7 @@ def test_codes_are_stable_and_unique():
 
     assert len(set(codes)) == len(codes)
     assert (
-        GuardLine("sync_interval", State.OK, "always", "always", "bus-sync-interval") in guarded()
+        GuardLine("sync_interval", Safety.OK, "always", "always", "bus-sync-interval") in guarded()
     )
 
 
@@ -204,7 +204,7 @@ async def test_the_guard_sees_a_stream_that_is_cut_later(server, bus, recovery):
 async def test_without_a_monitoring_port_the_sync_interval_is_unknown(bus):
     for urls in ((), ("http://127.0.0.1:1",)):
         found = {line.property: line.state for line in await bus.guard(*urls)}
-        assert found["sync_interval"] is State.UNKNOWN
+        assert found["sync_interval"] is Safety.UNKNOWN
 
 
 # --- publishing ----------------------------------------------------------------------------------

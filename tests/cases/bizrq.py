@@ -12,7 +12,7 @@ from bus.events.admissions import (
 )
 from bus.kube.kinds import GOVERNED, asked
 from projections.budgets.periods import Period
-from projections.budgets.spend import Piece, spend_of
+from projections.budgets.spend import SpendPiece, spend_of
 from projections.quota_trees import Tree, TreeOverlay, charged, prefixes
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.deciding.decide import Request, adopt, decide
@@ -220,7 +220,7 @@ def cash_step(given, expect):
     period = Period(seconds(given["last_reconcile_h"]), seconds(given["now_h"]))
     spent = sum(
         spend_of(
-            Piece(
+            SpendPiece(
                 seconds(pod["scheduled_h"]),
                 None if pod["ended_h"] is None else seconds(pod["ended_h"]),
                 milli(pod["cores"]),

@@ -6,7 +6,7 @@ import msgspec
 
 from bus.clock import format_stamp, parse_stamp
 from bus.notebooks.go_json import kernels_in
-from bus.notebooks.prober import Answer
+from bus.notebooks.prober import ProbeResponse
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.culling.kubeflow import environment
 
@@ -44,7 +44,7 @@ def reply(probe):
     if probe is None or "error" in probe:
         return None
     body = probe["raw"] if "raw" in probe else json.dumps(probe["body"])
-    return Answer(probe["status"], body.encode())
+    return ProbeResponse(probe["status"], body.encode())
 
 
 def reconciled(given, controller, **answers):

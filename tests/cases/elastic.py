@@ -5,13 +5,13 @@ Only maps fields: amounts stay in the case's units, names of fields become those
 
 from bus.events.admissions import QuotaSpec
 from bus.events.constraints import LabelSelector, Requirement
-from projections.quota_trees import Node
+from projections.quota_trees import TreeNode
 from projections.quota_trees.elastic import (
-    Claim,
+    ChildShare,
+    ElasticQuota,
     Level,
     Mode,
     PodSums,
-    Quota,
     Topology,
     admission,
     largest_remainder,
@@ -39,7 +39,7 @@ SECOND = 1_000_000
 def runtime(case):
     given = case["given"]
     claims = [
-        Claim(
+        ChildShare(
             one["name"],
             floor(one["min"], one.get("guarantee", 0)),
             min(one["request"], one.get("max", one["request"])),
@@ -122,7 +122,7 @@ def quota_of(given):
         if name in OTHER or value is None:
             continue
         fields[CALLED.get(name, name)] = tuple(value) if isinstance(value, list) else value
-    return Quota(**fields)
+    return ElasticQuota(**fields)
 
 
 # --- elasticquota_webhook --------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _self(given, expected):
 
 
 def _fill_defaults(given, expected):
-    parent = Quota("parent", tree_id=given.get("parent_tree_id", ""))
+    parent = ElasticQuota("parent", tree_id=given.get("parent_tree_id", ""))
     quota = rules.with_defaults(quota_of(given["quota"]), parent)
 
     assert expected == {name: getattr(quota, name) for name in expected}
@@ -171,11 +171,13 @@ def _keys(given, expected):
 
 
 def _tree_id(given, expected):
-    quota = Quota("own", parent="parent", tree_id=given["own"])
-    parent = Quota("parent", tree_id=given["parent"]) if given.get("parent") is not None else None
+    quota = ElasticQuota("own", parent="parent", tree_id=given["own"])
+    parent = (
+        ElasticQuota("parent", tree_id=given["parent"]) if given.get("parent") is not None else None
+    )
     child = given.get("child")
-    children = [Quota("child", parent="own", tree_id=child)] if child is not None else []
-    old = Quota("own", tree_id=given["old"]) if "old" in given else None
+    children = [ElasticQuota("child", parent="own", tree_id=child)] if child is not None else []
+    old = ElasticQuota("own", tree_id=given["old"]) if "old" in given else None
     _answered(expected, rules.check_tree_id(quota, parent, children, old))
 
 
@@ -186,7 +188,7 @@ def _min_sum(given, expected):
 def _parent_exists(given, expected):
     name = given.get("quota", {}).get("parent", "temp")
     parent = given["parent"]
-    quota = Quota("own", parent=parent["name"] if parent else name)
+    quota = ElasticQuota("own", parent=parent["name"] if parent else name)
     _answered(expected, rules.check_parent(quota, quota_of(parent) if parent else None))
 
 
@@ -266,7 +268,7 @@ class _World:
         quota = _quota_of(self.topology, pod.get("namespace", ""), pod.get("quota"))
         found = self.topology.get(quota)
         spec = QuotaSpec(is_parent=found is not None and found.is_parent)
-        refusal = barred(Node(quota, "", ELASTIC, "", spec), pod.get("namespace", ""))
+        refusal = barred(TreeNode(quota, "", ELASTIC, "", spec), pod.get("namespace", ""))
         # A gate of newer releases, off by default there: the product has no such rule.
         if not refusal or self.parents_hold_pods:
             self.pods[pod["name"]] = quota

@@ -1,10 +1,10 @@
-"""Runs `expectations` cases: what the operator waits for, by the product's :class:`reactors.jobs.shape.Outstanding`.
+"""Runs `expectations` cases: what the operator waits for, by the product's :class:`reactors.jobs.shape.JobExpectations`.
 
 An entry is what one pass decided; `set` is that pass, and what is observed lowers what its decisions raised.
 """
 
 from bus.clock import SECOND_US
-from reactors.jobs.shape import Outstanding, Rules, may_look
+from reactors.jobs.shape import JobExpectations, Rules, may_look
 
 V1 = Rules(is_v1=True)
 KEY = "ns/job/worker/pods"
@@ -22,7 +22,7 @@ def check(case):
                 "set": (step.get("add"), step.get("del")), "expect_creations": (step.get("n"), 0),
                 "expect_deletions": (0, step.get("n")),
             }[op]  # fmt: skip
-            entries[key] = Outstanding(since_us=now_us).raised(*counts)
+            entries[key] = JobExpectations(since_us=now_us).raised(*counts)
         elif op == "delete":
             entries.pop(key, None)
         elif op == "advance":

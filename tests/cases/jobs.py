@@ -11,11 +11,11 @@ import pytest
 from bus.amounts import parse_quantity
 from bus.clock import SECOND_US, format_stamp, parse_stamp
 from bus.events.workloads import (
-    Condition,
     GangSpec,
     ReplicaCounts,
     ReplicaSpec,
     TrainingSpec,
+    WorkloadCondition,
     by_replica_type,
 )
 from reactors.jobs.conditions import with_condition
@@ -24,16 +24,16 @@ from reactors.jobs.passes import reconciled
 from reactors.jobs.rendezvous import environment, pod_plan
 from reactors.jobs.replicas import evaluated, is_retryable, replica_name, slots
 from reactors.jobs.shape import (
-    Gang,
-    Group,
+    GangScheduler,
     Job,
-    Outstanding,
+    JobExpectations,
+    JobStatus,
     Rules,
-    Seen,
+    SeenJob,
     SeenPod,
+    SeenPodGroup,
     SeenService,
     Slot,
-    Status,
 )
 from reactors.jobs.success import is_worker0_done
 
@@ -91,7 +91,7 @@ def _answered(one, error):
         return one
     return msgspec.structs.replace(
         one, creates=one.creates[:1], service_creates=[], removals=[], service_removals=[], error=error,
-        status=Status((Condition("Created", "True", "TFJobCreated"),)), events=[],
+        status=JobStatus((WorkloadCondition("Created", "True", "TFJobCreated"),)), events=[],
     )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def _job(given):
     return Job(
         uid="job-uid", kind="TFJob", namespace=given["namespace"], name=given["name"],
         is_deleting=given["deleting"], spec=_spec(given),
-        status=Status(
-            tuple(Condition(*one) for one in given["conditions"] or ()),
+        status=JobStatus(
+            tuple(WorkloadCondition(*one) for one in given["conditions"] or ()),
             {type: ReplicaCounts(**one) for type, one in (given["replica_counts"] or {}).items()},
             _us(given["start_time"]), _us(given["completion_time"]),
         ),
@@ -137,9 +137,9 @@ def _replicas(given):
 
 def _seen(given):
     outstanding = {
-        key: Outstanding(*one) for key, one in (given["expectations_before"] or {}).items()
+        key: JobExpectations(*one) for key, one in (given["expectations_before"] or {}).items()
     }
-    return Seen(
+    return SeenJob(
         tuple(map(_pod, given["pods"])), tuple(map(_service, given["services"])), outstanding,
         _gang(given["gang"]),
     )  # fmt: skip
@@ -164,8 +164,8 @@ def _service(given):
 def _gang(given):
     if given is None:
         return None
-    group = given["group"] and Group(given["group"]["phase"], given["group"]["queue"])
-    return Gang(given["scheduler"], group, given["priority_classes"])
+    group = given["group"] and SeenPodGroup(given["group"]["phase"], given["group"]["queue"])
+    return GangScheduler(given["scheduler"], group, given["priority_classes"])
 
 
 def _create(job, seen, slot, domain):
@@ -265,7 +265,7 @@ def _name(given, expect):
 def _other_scheduler(given, expect):
     names = given["scheduler_names"]
     job = _of({f"T{n}": ReplicaSpec(scheduler_name=name) for n, name in enumerate(names)})
-    gang = Gang(given["gang_scheduler"])
+    gang = GangScheduler(given["gang_scheduler"])
     plans = [pod_plan(job, Slot(type, 0, "p"), gang) for type in job.spec.replicas]
 
     assert any(one.scheduler_name != gang.scheduler for one in plans) == expect["other"]
@@ -291,7 +291,7 @@ def _worker0(given, expect):
 def _sequence(given, expect):
     found, after = (), []
     for type, status in given["set"]:
-        found = with_condition(found, Condition(type, status, f"TFJob{type}"))
+        found = with_condition(found, WorkloadCondition(type, status, f"TFJob{type}"))
         after.append([[one.type, one.status] for one in found])
 
     assert after == expect["after_each"]

@@ -7,7 +7,7 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.events import VOCABULARY
-from bus.events.quotas import Requirement
+from bus.events.quotas import NamespaceRequirement
 from bus.events.vocabulary import read
 from bus.kube.client import Access, connect
 from bus.kube.crds.quotas import PATH
@@ -123,7 +123,7 @@ async def test_a_stored_quota_is_told_with_its_defaults(installed, name):
         {"cpu": 10_000},
         1,
     )
-    assert fact.serves.selector == (Requirement("bursar.io/tier", "In", ("gold",)),)
+    assert fact.serves.selector == (NamespaceRequirement("bursar.io/tier", "In", ("gold",)),)
     assert (fact.budget.period, fact.budget.exhaustion, fact.queue.order) == (
         "Windows",
         "DenyNew",

@@ -11,7 +11,7 @@ from projections.cluster import ClusterState
 from projections.quota_trees.forest import QuotaTrees
 from reactors.budgets.notices import BudgetNotices
 from reactors.budgets.state import BudgetState
-from reactors.effectors.quota_status import Condition, Status, StatusWriter
+from reactors.effectors.quota_status import BizGroupStatus, Condition, StatusWriter
 from tests.cluster.quotas import installed, name, quota
 
 pytestmark = pytest.mark.kube
@@ -27,7 +27,7 @@ async def cluster(installed):
 
 
 def status(name, uid, **fields):
-    return Status(
+    return BizGroupStatus(
         name=name,
         uid=uid,
         hard={"limits.cpu": 10_000},

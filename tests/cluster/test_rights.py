@@ -43,7 +43,7 @@ from reactors.culling.effectors import CullEffector
 from reactors.effectors.elastic_status import ElasticStatus
 from reactors.effectors.events import Recorder
 from reactors.effectors.evict import EvictEffector
-from reactors.effectors.quota_status import Status, StatusWriter
+from reactors.effectors.quota_status import BizGroupStatus, StatusWriter
 from reactors.effectors.release import Starter
 from reactors.jobs.effectors.groups import VERSIONS, collection
 from reactors.jobs.effectors.keep import PodGroupEffector
@@ -51,7 +51,7 @@ from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.effectors.run import JobEffector
 from reactors.migration.effectors.bodies import API, MIGRATIONS
 from reactors.scheduling.cycle.reservation_statuses import Wanted
-from reactors.scheduling.effectors.notices import PodNotices, Subject
+from reactors.scheduling.effectors.notices import NoticedPod, PodNotices
 from reactors.scheduling.effectors.reservations import ReservationStatuses
 from reactors.scheduling.framework.bind import RESERVATIONS, Placement, bind
 from reactors.scheduling.framework.claims import ClaimSelector, UnboundClaim
@@ -148,7 +148,9 @@ async def tell(plane, cluster):
     elastic = plane.api.request("GET", status.path)["metadata"]["uid"]
     status = ElasticStatus(name="team", namespace="default", uid=elastic, figures=figures)
     writer = StatusWriter(cluster)
-    written = [await writer.write(Status(name="team", uid=uid, moment_s=1, observed_sequence=1))]
+    written = [
+        await writer.write(BizGroupStatus(name="team", uid=uid, moment_s=1, observed_sequence=1))
+    ]
     written.append(await writer.write(status))
     world = World()
     world.clock = Clock(START_US)
@@ -211,9 +213,9 @@ async def schedule(plane, cluster):
     selected = await ClaimSelector(cluster, 0.0).select(placed, [claim], 0.0)
     outcomes.append(selected.why or "selected")
     notices = PodNotices(cluster, SystemClock(), instance="host-1")
-    notices.bound(Subject("default", *names[0], "bursar"), "node-1")
+    notices.bound(NoticedPod("default", *names[0], "bursar"), "node-1")
     waits = (
-        Subject("default", *names[1], "bursar"),
+        NoticedPod("default", *names[1], "bursar"),
         "0/1 nodes are available: 1 Insufficient cpu.",
     )
     notices.waits({names[1][1]: waits})

@@ -13,7 +13,7 @@ from bus.events.decisions import (
     Target,
 )
 from bus.events.pods import Owner
-from bus.events.workloads import Condition, ReplicaCounts
+from bus.events.workloads import ReplicaCounts, WorkloadCondition
 from bus.kube.kinds import GOVERNED
 from reactors.engine.contract import decision_id
 from tests.reactors.jobs import running
@@ -68,7 +68,7 @@ def end_group(found, api, group):
 def report(found, *types):
     kind = found["kind"]
     conditions = tuple(
-        Condition(one, "True", f"{kind}{one}") for one in types or ("Created", "Succeeded")
+        WorkloadCondition(one, "True", f"{kind}{one}") for one in types or ("Created", "Succeeded")
     )
     counts = {"Worker": ReplicaCounts(0, 2, 0)}
     events = tuple(f"Normal {one.reason}" for one in conditions if one.type == "Succeeded")

@@ -12,7 +12,7 @@ from deploy.api import application
 from deploy.api.answers import WAITING, Answers, BusyError
 from deploy.api.application import ApiApplication
 from deploy.api.callers import Callers
-from deploy.api.child import Asked, answer
+from deploy.api.child import AskedCommand, answer
 from deploy.api.questions import QUESTIONS
 from deploy.api.turns import FullError, Turns, caller_of
 from deploy.runtime import kept, ledgers
@@ -63,7 +63,7 @@ class Within:
     """Answers in this process, by the code of the processes that answer."""
 
     async def ask(self, arguments, width, caller, kept=None):
-        return answer(Asked([*arguments], LIMITS, width, kept))
+        return answer(AskedCommand([*arguments], LIMITS, width, kept))
 
 
 @pytest.fixture(autouse=True)

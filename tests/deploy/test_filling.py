@@ -116,7 +116,7 @@ def test_a_caller_that_is_kept_to_a_namespace_reads_no_number_of_the_cluster(
     tmp_path, capsys, monkeypatch
 ):
     filling(data := make_ledger(tmp_path))
-    monkeypatch.setattr(kept, "caller", kept.Kept("c", "ns"))
+    monkeypatch.setattr(kept, "caller", kept.KeptScope("c", "ns"))
 
     _, out, err = told(capsys, "report", "--data", data)
 

@@ -7,7 +7,7 @@ import pytest
 
 from projections.quota_trees import Tree
 from reactors.budgets import rounds
-from reactors.effectors.quota_status import Outcome
+from reactors.effectors.quota_status import WriteOutcome
 from tests.deploy.metered import Ledger
 
 pytestmark = pytest.mark.simulated
@@ -21,7 +21,7 @@ class Writer:
 
     async def write(self, status):
         self.written.append((status.name, asyncio.get_running_loop().time()))
-        return Outcome(status.name, "written")
+        return WriteOutcome(status.name, "written")
 
 
 @pytest.fixture

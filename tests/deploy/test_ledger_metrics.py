@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bus.jetstream import GuardLine, State
+from bus.jetstream import GuardLine, Safety
 from deploy.runtime.guarding import bus_metrics
 from deploy.runtime.ledger_metrics import OTHERS, TEAMS, LedgerMetrics
 from deploy.runtime.sealing import sealer_of
@@ -117,7 +117,7 @@ def test_why_it_is_not_sealed_is_a_trouble():
 
 
 def test_each_property_of_the_bus_says_how_safe_it_is():
-    lines = [GuardLine(state.lower(), state, "found", "wanted", "code") for state in State]
+    lines = [GuardLine(state.lower(), state, "found", "wanted", "code") for state in Safety]
     [metric] = bus_metrics(lines)
 
     assert {s.labels["property"]: s.value for s in metric.samples} == {

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from bus.jetstream import GuardLine, State
+from bus.jetstream import GuardLine, Safety
 from bus.kube.watch.contract import ReflectorState
 from bus.memory import MemoryTransport
 from bus.metrics import exposition
@@ -70,7 +70,7 @@ async def product(tmp_path):
         lambda: source_metrics({"pods": ReflectorState()}),
         lambda: figures(runner.replica),
         ledger,
-        lambda: bus_metrics([GuardLine("sync_interval", State.OK, "always", "always", "sync")]),
+        lambda: bus_metrics([GuardLine("sync_interval", Safety.OK, "always", "always", "sync")]),
     ]
     prover = Prover(Cluster(), settings.admission, Clock(0))
     async with (

@@ -2,7 +2,7 @@
 
 import json
 
-from bus.events.quotas import Requirement, Serves
+from bus.events.quotas import NamespaceRequirement, Serves
 from bus.kube.kinds import SELECTABLE
 from deploy.cli.notes.governed import governed_line
 from deploy.settings.load import load
@@ -18,7 +18,7 @@ def test_status_names_the_quotas_that_any_namespace_may_use(capsys, tmp_path):
     events = [
         quota("open"), quota("ours", "lab"), quota("below", parent="ours"), f.quota_observed("old", hard={}),
         quota("gone"), f.quota_vanished("gone"), quota("child", parent="chosen"),
-        f.quota_observed("chosen", hard={}, serves=Serves((), (Requirement("bursar.io/a", "Exists"),))),
+        f.quota_observed("chosen", hard={}, serves=Serves((), (NamespaceRequirement("bursar.io/a", "Exists"),))),
     ]  # fmt: skip
     make_ledger(tmp_path, events)
     bursar("status", "--data", tmp_path, "-o", "json")

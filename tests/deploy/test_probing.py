@@ -17,7 +17,7 @@ from bus.events.notebooks import NotebookSampled
 from bus.events.pods import Owner
 from bus.memory import MemoryTransport
 from bus.notebooks.contract import ApiRequest
-from bus.notebooks.prober import Answer, ProbeSettings, Unanswered
+from bus.notebooks.prober import ProbeResponse, ProbeSettings, Unanswered
 from projections.cluster import ClusterState
 from projections.quota_trees.forest import QuotaTrees
 from reactors.culling.probing import Prober
@@ -231,9 +231,9 @@ def test_one_token_for_every_namespace_is_refused_with_the_way_out():
 @pytest.mark.parametrize(
     ("there", "reply"),
     [
-        ({"a": 1}, Answer(200, b'{"a":1}')),
-        (NotFoundError(), Answer(404, b"")),
-        (PermissionDeniedError(), Answer(403, b"")),
+        ({"a": 1}, ProbeResponse(200, b'{"a":1}')),
+        (NotFoundError(), ProbeResponse(404, b"")),
+        (PermissionDeniedError(), ProbeResponse(403, b"")),
         (ClusterUnavailableError(), Unanswered("no_connection")),
     ],
 )

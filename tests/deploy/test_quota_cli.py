@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from bus.events.quotas import Requirement, Serves
+from bus.events.quotas import NamespaceRequirement, Serves
 from deploy.cli.program.exits import Exit
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
@@ -105,9 +105,9 @@ def test_show_tells_which_namespaces_a_quota_selects_and_why_it_cannot_be_used(
     capsys, told, tmp_path
 ):
     selector = (
-        Requirement("bursar.io/tier", "NotIn", ("gold", "tin")),
-        Requirement("bursar.io/zone", "Exists"),
-        Requirement("bursar.io/old", "DoesNotExist"),
+        NamespaceRequirement("bursar.io/tier", "NotIn", ("gold", "tin")),
+        NamespaceRequirement("bursar.io/zone", "Exists"),
+        NamespaceRequirement("bursar.io/old", "DoesNotExist"),
     )
 
     async def lived():

@@ -7,13 +7,13 @@ import types
 import pytest
 
 from bus.errors import BusUnavailableError, UnsafeBusError
-from bus.jetstream import GuardLine, State
+from bus.jetstream import GuardLine, Safety
 from bus.waiting import beside
 from deploy.runtime import guarding, service
 from deploy.settings.shape import Settings
 
-SAFE = [GuardLine("max_msgs", State.OK, "-1", "-1", "bus-max-msgs")]
-CUT = [GuardLine("max_msgs", State.UNSAFE, "2", "-1", "bus-max-msgs")]
+SAFE = [GuardLine("max_msgs", Safety.OK, "-1", "-1", "bus-max-msgs")]
+CUT = [GuardLine("max_msgs", Safety.UNSAFE, "2", "-1", "bus-max-msgs")]
 
 
 async def test_e14_a_bus_that_becomes_unsafe_is_noticed_within_a_minute_and_ends_it(monkeypatch):

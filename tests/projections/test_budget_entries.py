@@ -7,7 +7,7 @@ import pytest
 from bus.errors import EnvelopeError
 from bus.events.budgets import MOST
 from projections.budgets import Period
-from projections.budgets.entries import Entry, budget_entries, credited
+from projections.budgets.entries import BudgetEntry, budget_entries, credited
 from projections.engine.reading import fact_in
 from projections.engine.tables import parked
 from tests import factories as f
@@ -59,6 +59,6 @@ def test_an_amount_that_sums_could_not_hold_is_parked(amount):
 )
 def test_an_entry_counts_in_the_period_it_belongs_to_and_for_its_key_alone(period, expected):
     said = [entry(), entry("r2", since_us=f.us(10.5), amount=-40), entry("r3", key="limits.memory")]
-    entries = [Entry("c", fact_in(event), event.time_us) for event in said]
+    entries = [BudgetEntry("c", fact_in(event), event.time_us) for event in said]
 
     assert expected == credited(entries, "limits.cpu", period)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from projections.accounts import accounts
 from projections.attribution import attributed, names
-from projections.budgets import Period, Piece, committed
+from projections.budgets import Period, SpendPiece, committed
 from projections.budgets.queries import forecast, hourly, spends
 from projections.budgets.rows import budget_spends
 from tests import factories as f
@@ -242,4 +242,4 @@ def test_a_deadline_that_could_be_no_stamp_commits_nothing():
 
 
 def test_committed_time_of_no_piece_is_nothing():
-    assert 0 == committed([Piece(0, None, 5)], Period(0, None), 7)
+    assert 0 == committed([SpendPiece(0, None, 5)], Period(0, None), 7)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.budgets.shares import Share, moves
+from projections.budgets.shares import BudgetShare, moves
 
 HOUR = 3_600_000
 AMOUNTS = st.integers(0, 10**6 * HOUR)
@@ -13,7 +13,7 @@ AMOUNTS = st.integers(0, 10**6 * HOUR)
 def budgets(draw):
     count = draw(st.integers(0, 6))
     return [
-        Share(f"c{number}", draw(AMOUNTS), draw(AMOUNTS), draw(AMOUNTS) - draw(AMOUNTS), draw(st.booleans()))
+        BudgetShare(f"c{number}", draw(AMOUNTS), draw(AMOUNTS), draw(AMOUNTS) - draw(AMOUNTS), draw(st.booleans()))
         for number in range(count)
     ]  # fmt: skip
 
@@ -47,14 +47,14 @@ def test_nobody_is_given_more_than_makes_all_last_equally_long(shares):
 
 
 def test_what_running_work_may_still_spend_stays():
-    idle = Share("idle", 0, 300 * HOUR, 1_000 * HOUR, True)
-    busy = Share("busy", 500 * HOUR, 0, 10 * HOUR, True)
+    idle = BudgetShare("idle", 0, 300 * HOUR, 1_000 * HOUR, True)
+    busy = BudgetShare("busy", 500 * HOUR, 0, 10 * HOUR, True)
 
     assert moves([idle, busy], HOUR) == {"busy": 700 * HOUR, "idle": -700 * HOUR}
 
 
 def test_nothing_is_moved_before_anything_was_spent_nor_after_all_was():
-    new = [Share(name, 0, 0, 100 * HOUR, True) for name in "ab"]
-    gone = [Share(name, 100 * HOUR, 0, -HOUR, True) for name in "ab"]
+    new = [BudgetShare(name, 0, 0, 100 * HOUR, True) for name in "ab"]
+    gone = [BudgetShare(name, 100 * HOUR, 0, -HOUR, True) for name in "ab"]
 
     assert moves(new, HOUR) == moves(gone, HOUR) == moves([], HOUR) == {}

@@ -14,13 +14,13 @@ from projections.budgets import (
     BudgetStatus,
     Every,
     Exhaustion,
+    ExhaustionRule,
     OnExhaustion,
     Period,
     Phase,
-    Piece,
-    Rule,
     Schedule,
     Spend,
+    SpendPiece,
     advance,
     committed,
     spend_of,
@@ -111,23 +111,23 @@ def test_periods_of_a_zone_leave_no_gap_and_do_not_overlap(every, zone, at):
 @pytest.mark.parametrize(
     ("budget", "schedule", "rule"),
     [
-        (Budget(), Schedule(Every.TOTAL), Rule(OnExhaustion.DENY_NEW)),
+        (Budget(), Schedule(Every.TOTAL), ExhaustionRule(OnExhaustion.DENY_NEW)),
         (
             Budget("Week", "Asia/Shanghai", exhaustion="GraceThenEvict", grace_seconds=60),
             Schedule(Every.WEEK, ZoneInfo("Asia/Shanghai")),
-            Rule(OnExhaustion.GRACE_THEN_EVICT, 60),
+            ExhaustionRule(OnExhaustion.GRACE_THEN_EVICT, 60),
         ),
         (
             Budget("Windows", windows=WINDOWS, exhaustion="Warn"),
             Schedule(windows=WINDOWS),
-            Rule(OnExhaustion.WARN),
+            ExhaustionRule(OnExhaustion.WARN),
         ),
     ],
 )
 def test_a_quotas_object_says_when_its_budget_begins_anew_and_what_follows_from_exhaustion(
     budget, schedule, rule
 ):
-    assert (schedule, rule) == (Schedule.of(budget), Rule.of(budget))
+    assert (schedule, rule) == (Schedule.of(budget), ExhaustionRule.of(budget))
 
 
 # keys
@@ -184,7 +184,7 @@ def test_an_account_is_paid_from_exactly_its_prefixes(parts, count):
 
 
 pieces = st.builds(
-    lambda start, length, amount, deadline: Piece(
+    lambda start, length, amount, deadline: SpendPiece(
         start, None if length is None else start + length, amount, deadline and start + deadline
     ),
     st.integers(0, 60),
@@ -258,7 +258,7 @@ def test_open_pieces_commit_what_they_would_spend_until_their_deadlines(found, p
 def test_100_core_hours_are_exhausted_at_exactly_the_second_that_the_article_says(cores, hours):
     hard = 100 * HOUR * CORE
     start = second("2026-10-26T08:00") + 7
-    standing = BudgetStatus(ALWAYS, hard, spend_of(Piece(start, None, cores * CORE), ALWAYS))
+    standing = BudgetStatus(ALWAYS, hard, spend_of(SpendPiece(start, None, cores * CORE), ALWAYS))
     exhausts = start + hours * HOUR
 
     assert exhausts == standing.exhausts_s(start)
@@ -276,7 +276,7 @@ def test_a_budget_that_lasts_until_its_period_ends_has_no_forecast():
 
 # exhaustion
 
-RULE = Rule(OnExhaustion.GRACE_THEN_EVICT, 30)
+RULE = ExhaustionRule(OnExhaustion.GRACE_THEN_EVICT, 30)
 #: 1,000 unit·seconds at 10 a second: warned at 80, exhausted at 100, grace over at 130.
 RUNNING = BudgetStatus(Period(0, 500), 1_000, Spend(0, 10, 0))
 
@@ -357,7 +357,11 @@ def test_outside_of_its_windows_a_quota_has_nothing_to_spend():
 
 @pytest.mark.parametrize(
     ("rule", "over"),
-    [(Rule(OnExhaustion.WARN), None), (Rule(OnExhaustion.DENY_NEW, 30), None), (RULE, 130)],
+    [
+        (ExhaustionRule(OnExhaustion.WARN), None),
+        (ExhaustionRule(OnExhaustion.DENY_NEW, 30), None),
+        (RULE, 130),
+    ],
 )
 def test_running_work_may_be_ended_only_where_the_quotas_rule_says_so(rule, over):
     before, state = judged((0, RUNNING), (100, RUNNING))

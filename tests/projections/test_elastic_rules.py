@@ -6,7 +6,7 @@ from projections.quota_trees.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,
-    Quota,
+    ElasticQuota,
     Refusal,
     Topology,
     review,
@@ -17,11 +17,11 @@ CPU = {"cpu": 10}
 
 
 def parent(name="a", above=ROOT, **fields):
-    return Quota(name, above, {"cpu": 100}, {"cpu": 50}, is_parent=True, **fields)
+    return ElasticQuota(name, above, {"cpu": 100}, {"cpu": 50}, is_parent=True, **fields)
 
 
 def leaf(name="b", above="a", least=10, **fields):
-    return Quota(name, above, {"cpu": 100}, {"cpu": least}, **fields)
+    return ElasticQuota(name, above, {"cpu": 100}, {"cpu": least}, **fields)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_quota_that_breaks_no_rule_is_created():
         (leaf("a", ROOT, 50), "has_children"),
         (leaf("nobody"), "quota_not_found"),
         (leaf(SYSTEM), "built_in_quota"),
-        (Quota("a", ROOT, {"cpu": 100}, {"cpu": 9}, is_parent=True), "children_over_self"),
+        (ElasticQuota("a", ROOT, {"cpu": 100}, {"cpu": 9}, is_parent=True), "children_over_self"),
     ],
 )
 def test_a_quota_is_not_changed(quota, reason):
@@ -81,7 +81,7 @@ def test_the_namespaces_of_a_quota_are_no_obstacle_to_its_own_change():
 
 @pytest.mark.parametrize("name", [ROOT, SYSTEM, DEFAULT])
 def test_built_in_quotas_are_not_deleted(name):
-    made = Topology([Quota(name)])
+    made = Topology([ElasticQuota(name)])
 
     assert review.delete(made, name, has_pods=False) == Refusal("built_in_quota")
 
@@ -97,16 +97,16 @@ def test_a_forced_change_and_the_top_of_a_tree_need_not_fit_into_their_parent():
 def test_a_min_must_be_guaranteed_by_somebody_above_where_the_gate_is_on():
     made = Topology(
         [
-            Quota("top", ROOT, CPU, CPU, is_parent=True, tree_id="t", tree_root=True),
-            Quota("mid", "top", CPU, {"cpu": 6}, is_parent=True, tree_id="t"),
-            Quota("low", "mid", CPU, {"cpu": 2}, tree_id="t"),
+            ElasticQuota("top", ROOT, CPU, CPU, is_parent=True, tree_id="t", tree_root=True),
+            ElasticQuota("mid", "top", CPU, {"cpu": 6}, is_parent=True, tree_id="t"),
+            ElasticQuota("low", "mid", CPU, {"cpu": 2}, tree_id="t"),
         ]
     )
     guaranteed = {"top": {"cpu": 6}, "mid": {"cpu": 6}, "low": {"cpu": 2}}
     gates = Gates(guaranteed=lambda name: guaranteed.get(name, {}))
 
     def create(least):
-        quota = Quota("new", "mid", CPU, {"cpu": least}, tree_id="t")
+        quota = ElasticQuota("new", "mid", CPU, {"cpu": least}, tree_id="t")
         return review.create(made, quota, gates=gates)
 
     assert create(4) is None
@@ -139,14 +139,14 @@ def test_a_min_must_be_guaranteed_by_somebody_above_where_the_gate_is_on():
 def test_the_quota_that_serves_a_namespace(namespace, quota):
     made = Topology(
         [
-            Quota("b", namespace="team"),
-            Quota("team", namespace="team", namespaces=("elsewhere-too",)),
-            Quota("c", namespaces=("listed", "team")),
-            Quota("d", namespaces=("listed",)),
-            Quota("e", namespace="alone"),
-            Quota("top", namespace="alone", is_parent=True),
-            Quota("f", namespace="several"),
-            Quota("g", namespace="several"),
+            ElasticQuota("b", namespace="team"),
+            ElasticQuota("team", namespace="team", namespaces=("elsewhere-too",)),
+            ElasticQuota("c", namespaces=("listed", "team")),
+            ElasticQuota("d", namespaces=("listed",)),
+            ElasticQuota("e", namespace="alone"),
+            ElasticQuota("top", namespace="alone", is_parent=True),
+            ElasticQuota("f", namespace="several"),
+            ElasticQuota("g", namespace="several"),
         ]
     )
 

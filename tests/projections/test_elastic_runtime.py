@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.quota_trees.elastic import Claim, largest_remainder, runtimes, scaled_mins
+from projections.quota_trees.elastic import ChildShare, largest_remainder, runtimes, scaled_mins
 from tests.elastic_plainly import half_up
 
 NAMES = "abcdef"
@@ -19,7 +19,7 @@ def claims(draw, amounts=AMOUNTS, most=6):
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=most, unique=True))
     weights = st.one_of(st.integers(0, 5), st.integers(0, 2**44))
     return [
-        Claim(name, draw(amounts), draw(amounts), draw(weights), draw(st.booleans()))
+        ChildShare(name, draw(amounts), draw(amounts), draw(weights), draw(st.booleans()))
         for name in names
     ]
 
@@ -37,10 +37,10 @@ def test_the_articles_quotas_get_5_20_35_and_40_of_100(rounding, asks_c, c, d):
     found = runtimes(
         100,
         [
-            Claim("A", 10, 5, 40),
-            Claim("B", 15, 20, 60),
-            Claim("C", 20, asks_c, 50),
-            Claim("D", 15, 70, 80),
+            ChildShare("A", 10, 5, 40),
+            ChildShare("B", 15, 20, 60),
+            ChildShare("C", 20, asks_c, 50),
+            ChildShare("D", 15, 70, 80),
         ],
         rounding,
     )
@@ -86,7 +86,7 @@ def test_half_up_does_not_depend_on_the_order_either(total, claimed):
 
 
 def test_half_up_loses_three_units_among_ten_equal_borrowers():
-    claimed = [Claim(f"q{n}", 0, 5, 1) for n in range(10)]
+    claimed = [ChildShare(f"q{n}", 0, 5, 1) for n in range(10)]
 
     assert sum(runtimes(3, claimed, half_up).values()) == 0
     assert sum(runtimes(3, claimed).values()) == 3
@@ -132,14 +132,18 @@ def test_largest_remainder_is_the_nearest_of_all_divisions_the_first_names_first
             [-share for share in one],
         ),
     )
-    borrowers = [Claim(NAMES[n], 0, pool, weight) for n, weight in enumerate(weights)]
+    borrowers = [ChildShare(NAMES[n], 0, pool, weight) for n, weight in enumerate(weights)]
 
     assert list(nearest) == largest_remainder(pool, total, borrowers)
 
 
 def test_products_beyond_64_bits_are_exact():
     big = 2**62
-    claimed = [Claim("a", 0, big, big), Claim("b", 0, big, big - 1), Claim("c", 0, big, 1)]
+    claimed = [
+        ChildShare("a", 0, big, big),
+        ChildShare("b", 0, big, big - 1),
+        ChildShare("c", 0, big, 1),
+    ]
     found = runtimes(big, claimed)
 
     assert sum(found.values()) == big
@@ -147,7 +151,10 @@ def test_products_beyond_64_bits_are_exact():
 
 
 def test_floors_that_exceed_the_total_are_all_honoured():
-    assert runtimes(50, [Claim("a", 40, 99, 1), Claim("b", 40, 99, 1)]) == {"a": 40, "b": 40}
+    assert runtimes(50, [ChildShare("a", 40, 99, 1), ChildShare("b", 40, 99, 1)]) == {
+        "a": 40,
+        "b": 40,
+    }
 
 
 @given(st.integers(-5, 200), st.dictionaries(st.sampled_from(NAMES), st.integers(0, 60)))

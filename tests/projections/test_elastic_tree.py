@@ -11,9 +11,9 @@ from projections.quota_trees.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,
+    ElasticQuota,
     Mode,
     PodSums,
-    Quota,
     largest_remainder,
     refusal,
 )
@@ -39,7 +39,7 @@ def pod_sums():
 def quotas(draw, names=(*NAMES, DEFAULT, SYSTEM, ROOT), parents=(*NAMES, ROOT, SYSTEM)):
     limit = draw(amounts)
     least = {key: draw(st.integers(0, value)) for key, value in limit.items()}
-    return Quota(
+    return ElasticQuota(
         name=draw(st.sampled_from(names)),
         parent=draw(st.sampled_from(parents)),
         max=limit,
@@ -147,7 +147,7 @@ def some_step(rng):
     limit = some(40)
     least = {key: rng.randint(0, value) // rng.choice((1, 4)) for key, value in limit.items()}
     above = rng.choice((ROOT, ROOT, *NAMES, *NAMES, SYSTEM))
-    quota = Quota(name, above, limit, least, rng.choice((None, some(9))), rng.random() < 0.5)
+    quota = ElasticQuota(name, above, limit, least, rng.choice((None, some(9))), rng.random() < 0.5)
     return rng.choice(
         [("set_quota", quota)] * 3
         + [("set_pods", name, sums), ("add_pods", name, sums)] * 2
@@ -233,7 +233,7 @@ def two_branches(kept):
     for name, parent, limit in [
         ("a", ROOT, 60), ("b", ROOT, 60), ("c", "a", 40), ("d", "a", 40), ("e", "b", 40),
     ]:  # fmt: skip
-        kept.set_quota(Quota(name, parent, {"cpu": limit}))
+        kept.set_quota(ElasticQuota(name, parent, {"cpu": limit}))
     for name in "cde":
         kept.set_pods(name, PodSums({"cpu": 50}))
     return [kept.runtime(name)["cpu"] for name in "abcde"]
@@ -271,17 +271,17 @@ def test_a_quota_at_its_max_hides_what_its_pods_ask_beyond_it():
 def test_a_quota_whose_parents_do_not_lead_to_the_root_gets_nothing_and_asks_for_nothing():
     kept = Kept()
     kept.set_cluster({"cpu": 10})
-    kept.set_quota(Quota("a", "b", {"cpu": 5}))
-    kept.set_quota(Quota("b", "a", {"cpu": 5}))
-    kept.set_quota(Quota("c", "nobody", {"cpu": 5}))
-    kept.set_quota(Quota("d", ROOT, {"cpu": 50}))
+    kept.set_quota(ElasticQuota("a", "b", {"cpu": 5}))
+    kept.set_quota(ElasticQuota("b", "a", {"cpu": 5}))
+    kept.set_quota(ElasticQuota("c", "nobody", {"cpu": 5}))
+    kept.set_quota(ElasticQuota("d", ROOT, {"cpu": 50}))
     for name in "abcd":
         kept.set_pods(name, PodSums({"cpu": 20}))
 
     assert [kept.runtime(name) for name in "abcd"] == [{}, {}, {}, {"cpu": 10}]
     assert [kept.levels(name) for name in "abc"] == [[], [], []]
 
-    kept.set_quota(Quota("b", ROOT, {"cpu": 5}))
+    kept.set_quota(ElasticQuota("b", ROOT, {"cpu": 5}))
 
     assert [kept.runtime(name) for name in "abcd"] == [{"cpu": 1}, {"cpu": 1}, {}, {"cpu": 9}]
 
@@ -289,8 +289,8 @@ def test_a_quota_whose_parents_do_not_lead_to_the_root_gets_nothing_and_asks_for
 def test_what_the_built_in_quotas_use_is_taken_off_the_total():
     kept = Kept()
     kept.set_cluster({"cpu": 10})
-    kept.set_quota(Quota("a", ROOT, {"cpu": 50}))
-    kept.set_quota(Quota(DEFAULT, ROOT, {"cpu": 99}))
+    kept.set_quota(ElasticQuota("a", ROOT, {"cpu": 50}))
+    kept.set_quota(ElasticQuota(DEFAULT, ROOT, {"cpu": 99}))
     kept.set_pods("a", PodSums({"cpu": 50}))
     kept.add_pods(DEFAULT, PodSums({"cpu": 4}, {"cpu": 4}))
     kept.add_pods(SYSTEM, PodSums({"cpu": 1}, {"cpu": 1}))
@@ -302,9 +302,9 @@ def test_what_the_built_in_quotas_use_is_taken_off_the_total():
 def test_the_levels_of_a_quota_say_what_all_below_use():
     kept = Kept()
     kept.set_cluster({"cpu": 100})
-    kept.set_quota(Quota("a", ROOT, {"cpu": 10}, is_parent=True))
-    kept.set_quota(Quota("b", "a", {"cpu": 8}))
-    kept.set_quota(Quota("c", "a", {"cpu": 8}))
+    kept.set_quota(ElasticQuota("a", ROOT, {"cpu": 10}, is_parent=True))
+    kept.set_quota(ElasticQuota("b", "a", {"cpu": 8}))
+    kept.set_quota(ElasticQuota("c", "a", {"cpu": 8}))
     kept.set_pods("b", PodSums({"cpu": 9}, {"cpu": 5}, {"cpu": 1}))
     kept.set_pods("c", PodSums({"cpu": 9}, {"cpu": 5}))
     own, above = kept.levels("b")
@@ -317,8 +317,8 @@ def test_the_levels_of_a_quota_say_what_all_below_use():
 def test_the_built_in_quotas_hold_no_quotas():
     kept = Kept()
     kept.set_cluster({"cpu": 10})
-    kept.set_quota(Quota(SYSTEM, "a", {"cpu": 9}))
-    kept.set_quota(Quota("a", SYSTEM, {"cpu": 9}))
+    kept.set_quota(ElasticQuota(SYSTEM, "a", {"cpu": 9}))
+    kept.set_quota(ElasticQuota("a", SYSTEM, {"cpu": 9}))
     kept.set_pods("a", PodSums({"cpu": 5}))
 
     assert kept.runtime("a") == {}

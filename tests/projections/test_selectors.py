@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.events.quotas import Requirement, Serves
-from projections.attribution import Rule, SeenNamespace, selectable
+from bus.events.quotas import NamespaceRequirement, Serves
+from projections.attribution import AttributionRule, SeenNamespace, selectable
 from reactors.admission.state.state import AdmissionState
 from tests import factories as f
 from tests.projections.ledger import tables
 from tests.projections.spending import BIZ, pod, spent
 
 TIER = "bursar.io/tier"
-GOLD = Requirement(TIER, "In", ("gold",))
+GOLD = NamespaceRequirement(TIER, "In", ("gold",))
 
 
 def quota(name, *selector, namespaces=(), version=1, at=0, **fields):
@@ -32,28 +32,28 @@ def namespace(version=1, at=0, **labels):
         (GOLD, {TIER: "gold"}, True),
         (GOLD, {TIER: "tin"}, False),
         (GOLD, {}, False),
-        (Requirement(TIER, "NotIn", ("tin",)), {TIER: "gold"}, True),
-        (Requirement(TIER, "NotIn", ("tin",)), {TIER: "tin"}, False),
-        (Requirement(TIER, "NotIn", ("tin",)), {}, True),
-        (Requirement(TIER, "Exists"), {TIER: ""}, True),
-        (Requirement(TIER, "Exists"), {}, False),
-        (Requirement(TIER, "DoesNotExist"), {}, True),
-        (Requirement(TIER, "DoesNotExist"), {TIER: ""}, False),
-        (Requirement("kubernetes.io/metadata.name", "In", ("ns",)), {}, True),
-        (Requirement("kubernetes.io/metadata.name", "NotIn", ("ns",)), {}, False),
+        (NamespaceRequirement(TIER, "NotIn", ("tin",)), {TIER: "gold"}, True),
+        (NamespaceRequirement(TIER, "NotIn", ("tin",)), {TIER: "tin"}, False),
+        (NamespaceRequirement(TIER, "NotIn", ("tin",)), {}, True),
+        (NamespaceRequirement(TIER, "Exists"), {TIER: ""}, True),
+        (NamespaceRequirement(TIER, "Exists"), {}, False),
+        (NamespaceRequirement(TIER, "DoesNotExist"), {}, True),
+        (NamespaceRequirement(TIER, "DoesNotExist"), {TIER: ""}, False),
+        (NamespaceRequirement("kubernetes.io/metadata.name", "In", ("ns",)), {}, True),
+        (NamespaceRequirement("kubernetes.io/metadata.name", "NotIn", ("ns",)), {}, False),
         # A forged value counts for nothing: the name is the name.
         (GOLD, {TIER: "gold", "kubernetes.io/metadata.name": "x"}, True),
-        (Requirement("kubernetes.io/metadata.name", "In", ("x",)),
+        (NamespaceRequirement("kubernetes.io/metadata.name", "In", ("x",)),
          {"kubernetes.io/metadata.name": "x"}, False),
-        (Requirement(TIER, "Unheard"), {TIER: "gold"}, False),
+        (NamespaceRequirement(TIER, "Unheard"), {TIER: "gold"}, False),
     ],
 )  # fmt: skip
 def test_operators_mean_what_they_mean_in_kubernetes(requirement, labels, is_selected):
-    assert Rule(selector=(requirement,)).has(SeenNamespace("ns", labels)) is is_selected
+    assert AttributionRule(selector=(requirement,)).has(SeenNamespace("ns", labels)) is is_selected
 
 
 def test_all_requirements_have_to_hold_and_names_go_beside():
-    rule = Rule("", ("named",), (GOLD, Requirement("bursar.io/zone", "Exists")))
+    rule = AttributionRule("", ("named",), (GOLD, NamespaceRequirement("bursar.io/zone", "Exists")))
 
     assert not rule.has(SeenNamespace("ns", {TIER: "gold"}))
     assert rule.has(SeenNamespace("ns", {TIER: "gold", "bursar.io/zone": "a"}))
@@ -62,7 +62,9 @@ def test_all_requirements_have_to_hold_and_names_go_beside():
 
 
 def test_a_namespace_that_was_not_observed_is_selected_by_none():
-    assert not Rule(selector=(Requirement(TIER, "DoesNotExist"),)).has(SeenNamespace("ns"))
+    assert not AttributionRule(selector=(NamespaceRequirement(TIER, "DoesNotExist"),)).has(
+        SeenNamespace("ns")
+    )
 
 
 def test_what_is_stored_of_a_namespace_is_what_selectors_read():
@@ -93,7 +95,7 @@ def test_a_mapped_namespace_may_name_the_quota_that_selects_it():
 def test_another_label_or_another_selector_cuts_and_touches_nothing_before():
     events = [
         namespace(tier="gold"), quota("vault", GOLD), pod("p", "vault"), namespace(2, 100, tier="tin"),
-        quota("vault", Requirement(TIER, "Exists"), version=2, at=200), namespace(3, 300),
+        quota("vault", NamespaceRequirement(TIER, "Exists"), version=2, at=200), namespace(3, 300),
         f.node_observed(at=400),
     ]  # fmt: skip
 
@@ -121,7 +123,7 @@ def test_a_quota_that_cannot_be_used_serves_whom_it_served_before():
 
 QUOTAS, PLACES = ("a", "b", "c"), ("ns", "lab")
 _requirements = st.builds(
-    Requirement, st.sampled_from((TIER, "bursar.io/zone", "kubernetes.io/metadata.name")),
+    NamespaceRequirement, st.sampled_from((TIER, "bursar.io/zone", "kubernetes.io/metadata.name")),
     st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist")),
     st.sampled_from((("x",), ("x", "ns"), ("y",))),
 )  # fmt: skip

@@ -29,7 +29,7 @@ from reactors.catalogue import REACTORS
 from reactors.culling.effects import effects_by
 from reactors.culling.probing import Prober
 from reactors.culling.reactor import reactor as culling
-from reactors.engine.adapters import Adapters, Effects
+from reactors.engine.adapters import Adapters, EffectorTable
 from reactors.engine.settings import ReactorPolicy
 from reactors.queue.hold import Hold
 from reactors.webhook.review import Review
@@ -101,7 +101,7 @@ class Installation:
         self._stack = AsyncExitStack()
 
     async def _act(self, stack: AsyncExitStack, store: Store) -> None:
-        def simulated(adapters: Adapters) -> Effects:
+        def simulated(adapters: Adapters) -> EffectorTable:
             prober = Prober(
                 adapters.replica.states[culling.name], self._api, self.transport, self._clock,
                 name=NAME, ask=self._servers,

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from bus.clock import SECOND_US, Clock, format_stamp
-from bus.notebooks.prober import Answer, Target, Unanswered
+from bus.notebooks.prober import ProbeResponse, ProbeTarget, Unanswered
 from tests.simulation.apiserver import ApiServer
 
 HOUR_US = 3600 * SECOND_US
@@ -31,7 +31,7 @@ class NotebookServers:
         self._day_us = day_us
         self._uses = uses
 
-    async def __call__(self, target: Target) -> Answer | Unanswered:
+    async def __call__(self, target: ProbeTarget) -> ProbeResponse | Unanswered:
         """The answer to one GET, in the place of :func:`bus.notebooks.prober.fetch`."""
         for key, pod in self._api.of("Pod"):
             if pod.get("status", {}).get("podIP") == target.address:
@@ -39,11 +39,11 @@ class NotebookServers:
                 return self._answer(use, target.path, pod["status"]["startTime"])
         return Unanswered("no_connection")
 
-    def _answer(self, use: Use, path: str, started: str) -> Answer:
+    def _answer(self, use: Use, path: str, started: str) -> ProbeResponse:
         if use.is_locked:
-            return Answer(403, b'{"message": "Forbidden"}')
+            return ProbeResponse(403, b'{"message": "Forbidden"}')
         if "/api/terminals" in path:
-            return Answer(200, b"[]")
+            return ProbeResponse(200, b"[]")
         hour = (self._clock.now_us() - self._day_us) / HOUR_US
         is_busy = any(begin <= hour < end for begin, end in use.busy)
         last = max(
@@ -60,4 +60,4 @@ class NotebookServers:
             "id": "0b7a2a1e-1f0e-4d43-9d0b-4f3cb1a8a6d5", "name": "python3", "last_activity": at,
             "execution_state": "busy" if is_busy else "idle", "connections": int(is_busy),
         }  # fmt: skip
-        return Answer(200, json.dumps([kernel]).encode())
+        return ProbeResponse(200, json.dumps([kernel]).encode())

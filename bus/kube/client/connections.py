@@ -25,7 +25,7 @@ MOST = 8
 DEADLINE_SECONDS = 15.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """An answer whatever status it has. ``retry_after`` as the server wrote it; "" = it did not."""
 
     status: int
@@ -54,7 +54,7 @@ class Connections:
         while self._idle:
             self._idle.pop().abort()
 
-    async def post(self, path: str, body: bytes) -> Answer:
+    async def post(self, path: str, body: bytes) -> HttpResponse:
         """Sends ``body``, which is JSON, and reads the answer. Raises OSError, including TimeoutError."""
         async with self._slots, asyncio.timeout(DEADLINE_SECONDS):
             answer = await self._send(path, body)
@@ -63,7 +63,7 @@ class Connections:
                 answer = await self._send(path, body)
         return answer
 
-    async def _send(self, path: str, body: bytes) -> Answer:
+    async def _send(self, path: str, body: bytes) -> HttpResponse:
         host = urlsplit(self._configuration.host)
         token = await self._configuration.get_api_key_with_prefix("BearerToken", "authorization")
         lines = [
@@ -110,7 +110,7 @@ class _Connection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._faults = (HttpParserError, HttpParserUpgrade)
         self._transport: Any = None
-        self._waiting: asyncio.Future[Answer] | None = None
+        self._waiting: asyncio.Future[HttpResponse] | None = None
         self._body = bytearray()
         self._retry_after = ""
 
@@ -123,7 +123,7 @@ class _Connection(asyncio.Protocol):
         """End at once: a farewell would wait for a possibly frozen server."""
         self._transport.abort()
 
-    async def ask(self, request: bytes) -> Answer:
+    async def ask(self, request: bytes) -> HttpResponse:
         """The answer to one request. Raises OSError where the connection ends before it does."""
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -164,7 +164,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The end of an answer, or of an informational one before it."""
         status = self._parser.get_status_code()
-        answer = Answer(status, bytes(self._body), self._retry_after)
+        answer = HttpResponse(status, bytes(self._body), self._retry_after)
         self._body.clear()
         self._retry_after = ""
         if status < 200:

@@ -22,7 +22,7 @@ from bus.clock import SECOND_US, parse_stamp
 from bus.errors import QuantityError, TimestampError
 from bus.kube.crds import keys, rules
 from bus.kube.crds.keys import Quantity
-from bus.kube.crds.selectors import LabelSelector
+from bus.kube.crds.selectors import NamespaceSelector
 
 GROUP, VERSION, KIND, PLURAL = (
     "bursar.io",
@@ -73,7 +73,7 @@ def _check_amounts(found: dict[str, Quantity], *, is_key: Any, amount: Any, keys
             raise _refused(f"{key!r} and {folded[key.lower()]!r} differ by case only")
 
 
-class Elastic(_Model):
+class ElasticField(_Model):
     """Shares of what the tree has: ``min`` is kept for it, up to ``max`` is lent by weight."""
 
     min: ResourceQuantities = Field(default={}, description="What it gets whatever others ask.")
@@ -130,7 +130,7 @@ class Window(_Model):
         return parse_stamp(self.from_) // SECOND_US, parse_stamp(self.until) // SECOND_US
 
 
-class Budget(_Model):
+class BudgetField(_Model):
     """When the amounts of ``cash/`` keys begin anew, and what happens when they are spent."""
 
     model_config = ConfigDict(json_schema_extra=rules.of_budget)
@@ -187,7 +187,7 @@ class Budget(_Model):
         return self
 
 
-class Queue(_Model):
+class QueueField(_Model):
     """How workloads wait while the quota is full."""
 
     hold: bool = Field(
@@ -205,7 +205,7 @@ class Queue(_Model):
     )
 
 
-class QuotaSpec(_Model):
+class BizGroupQuotaSpec(_Model):
     """What a business group may hold at once (hard), spend (cash) and share (elastic)."""
 
     parent_biz_group: str = Field(
@@ -220,9 +220,9 @@ class QuotaSpec(_Model):
         "cash/ before it for a budget in core-, card- or GiB-hours. A key that is absent is no limit.",
         json_schema_extra=rules.of_hard,
     )
-    elastic: Elastic | None = Field(default=None, json_schema_extra=rules.of_elastic)
-    budget: Budget | None = None
-    queue: Queue | None = None
+    elastic: ElasticField | None = Field(default=None, json_schema_extra=rules.of_elastic)
+    budget: BudgetField | None = None
+    queue: QueueField | None = None
     namespaces: list[Namespace] = Field(
         default=[],
         max_length=MOST_NAMESPACES,
@@ -230,7 +230,7 @@ class QuotaSpec(_Model):
         "the quota above, else every namespace that is not mapped to another quota.",
         json_schema_extra=rules.AS_SET,
     )
-    namespace_selector: LabelSelector | None = Field(
+    namespace_selector: NamespaceSelector | None = Field(
         default=None,
         description="Serves the namespaces with these labels, too. Labels that may be named: kubernetes.io/metadata.name, and "
         "those below bursar.io/ and app.kubernetes.io/.",
@@ -255,7 +255,7 @@ class QuotaSpec(_Model):
         return found
 
 
-class Condition(_Model):
+class QuotaCondition(_Model):
     """One aspect of the quota's state, as every Kubernetes object tells it."""
 
     type: str
@@ -298,7 +298,7 @@ class QuotaStatus(_Model):
         "out once an hour.",
     )
     shown: Shown = Shown()
-    conditions: list[Condition] = Field(default=[], json_schema_extra=rules.BY_TYPE)
+    conditions: list[QuotaCondition] = Field(default=[], json_schema_extra=rules.BY_TYPE)
     last_reconcile_time: str = Field(default="", description="The ledger's moment of this status.")
     observed_sequence: int = Field(default=0, description="The history up to which it was folded.")
 
@@ -308,21 +308,21 @@ class Quota(_Model):
 
     model_config = ConfigDict(json_schema_extra=rules.of_object)
 
-    spec: QuotaSpec
+    spec: BizGroupQuotaSpec
     status: QuotaStatus | None = None
 
 
-def understood(name: str, spec: object) -> tuple[QuotaSpec | None, tuple[str, ...]]:
+def understood(name: str, spec: object) -> tuple[BizGroupQuotaSpec | None, tuple[str, ...]]:
     """The spec of the quota called ``name``, or None and the reasons: sentences with a field path first.
 
     ``spec`` is the object's, decoded. At most eight problems are reported.
     """
-    found: QuotaSpec | None = None
+    found: BizGroupQuotaSpec | None = None
     problems = []
     if not rules.is_label(name):
         problems.append(f"metadata.name: {rules.NAMES_ARE}")
     try:
-        found = QuotaSpec.model_validate(spec)
+        found = BizGroupQuotaSpec.model_validate(spec)
     except ValidationError as error:
         problems += [f"{_path(one['loc'])}: {one['msg']}"[:400] for one in error.errors()]
     if found is not None and name and found.parent_biz_group == name:

@@ -64,7 +64,7 @@ class LabelRequirement(_Model):
         return self
 
 
-class LabelSelector(_Model):
+class NamespaceSelector(_Model):
     """A namespace is selected that meets every requirement."""
 
     model_config = ConfigDict(json_schema_extra=rules.of_selector)

@@ -17,7 +17,7 @@ from bus.kube.kinds.shape import (
     Kind,
     PodSet,
     Scale,
-    Target,
+    ScaleTarget,
 )
 from bus.kube.kinds.table import GOVERNED, governed, is_open, served
 from bus.kube.kinds.templates import CLAIM_TEMPLATE, RUNTIME
@@ -34,7 +34,7 @@ __all__ = [
     "Kind",
     "PodSet",
     "Scale",
-    "Target",
+    "ScaleTarget",
     "asked",
     "governed",
     "governing_owner",

@@ -15,12 +15,12 @@ from bus.kube.kinds.runtime_use import key_of, use_of
 from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Added, Ask, Holds, Kind, PodSet
 from bus.kube.kinds.templates import (
     MOST_NAMED,
-    Container,
     Needs,
+    PodTemplate,
     Quantities,
-    Resources,
-    Spec,
-    Template,
+    TemplateContainer,
+    TemplateResources,
+    TemplateSpec,
     claims_of,
     pod_needs,
     template_at,
@@ -39,7 +39,7 @@ LONGEST_LABEL = 63
 
 class _Set(msgspec.Struct, frozen=True):
     at: str
-    template: Template
+    template: PodTemplate
     #: Of one pod.
     demand: dict[str, int]
     pods: int
@@ -140,12 +140,12 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
 
 
 def _default_set(at: str, added: Added) -> _Set:
-    template = Template(Spec([_container(added, None)]))
+    template = PodTemplate(TemplateSpec([_container(added, None)]))
     return _Set(at, template, pod_needs(template, at)[0], 1, {})
 
 
 def _needs(
-    template: Template, at: str, adds: tuple[Added, ...], object: Mapping[str, Any]
+    template: PodTemplate, at: str, adds: tuple[Added, ...], object: Mapping[str, Any]
 ) -> Needs:
     """The demand of one pod with the containers added by its controller. Users state limits only of their own containers."""
     demand, unstated = pod_needs(template, at)
@@ -164,19 +164,21 @@ def _is_added(object: Mapping[str, Any], added: Added) -> bool:
     return is_there and _hold(object, added.when)
 
 
-def _resources(object: Mapping[str, Any], added: Added) -> Resources | None:
+def _resources(object: Mapping[str, Any], added: Added) -> TemplateResources | None:
     found = one(object, added.resources) if added.resources else None
     if found is None:
         return None
     try:
-        return msgspec.convert(found[1], Resources)
+        return msgspec.convert(found[1], TemplateResources)
     except msgspec.ValidationError as error:
         raise DemandError(path=found[0], reason=str(error)[:200]) from None
 
 
-def _with(template: Template, adds: Sequence[tuple[Added, Resources | None]]) -> Template:
+def _with(
+    template: PodTemplate, adds: Sequence[tuple[Added, TemplateResources | None]]
+) -> PodTemplate:
     spec = template.spec
-    more: dict[bool, list[Container]] = {False: [], True: []}
+    more: dict[bool, list[TemplateContainer]] = {False: [], True: []}
     for added, resources in adds:
         more[added.is_init].append(_container(added, resources))
     spec = msgspec.structs.replace(
@@ -184,12 +186,12 @@ def _with(template: Template, adds: Sequence[tuple[Added, Resources | None]]) ->
         containers=[*(spec.containers or ()), *more[False]],
         init_containers=[*(spec.init_containers or ()), *more[True]],
     )
-    return Template(spec, template.metadata)
+    return PodTemplate(spec, template.metadata)
 
 
-def _container(added: Added, resources: Resources | None) -> Container:
-    return Container(
-        added.name, resources or Resources(_both(*added.requests), _both(*added.limits))
+def _container(added: Added, resources: TemplateResources | None) -> TemplateContainer:
+    return TemplateContainer(
+        added.name, resources or TemplateResources(_both(*added.requests), _both(*added.limits))
     )
 
 

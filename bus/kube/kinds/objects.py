@@ -8,7 +8,7 @@ from typing import Any
 from bus.errors import DemandError
 from bus.events.pods import Owner
 from bus.kube.kinds.paths import count, find, one, text
-from bus.kube.kinds.shape import Scale, Target
+from bus.kube.kinds.shape import Scale, ScaleTarget
 from bus.kube.kinds.table import governed
 
 
@@ -20,7 +20,7 @@ def scale_of(object: Mapping[str, Any]) -> Scale:
     return Scale(text(object, "metadata.uid"), count(object, "spec.replicas", default=0))
 
 
-def target_of(object: Mapping[str, Any]) -> Target:
+def target_of(object: Mapping[str, Any]) -> ScaleTarget:
     """The target of a HorizontalPodAutoscaler (``autoscaling/v1`` or ``v2``), and its largest number of replicas.
 
     Raises DemandError.
@@ -32,7 +32,7 @@ def target_of(object: Mapping[str, Any]) -> Target:
     most = count(object, "spec.maxReplicas", default=0)
     if most < 1:
         raise DemandError(path="spec.maxReplicas", reason="missing or zero")
-    return Target(
+    return ScaleTarget(
         _group(text(value, "apiVersion", at)),
         text(value, "kind", at),
         text(value, "name", at),

@@ -177,7 +177,7 @@ class Scale(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class Target(msgspec.Struct, frozen=True):
+class ScaleTarget(msgspec.Struct, frozen=True):
     """The target of a HorizontalPodAutoscaler, in its own namespace, and its limit."""
 
     group: str

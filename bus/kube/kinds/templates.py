@@ -52,50 +52,50 @@ Quantities = dict[str, str | int | float | None]
 Written = dict[str, str]
 
 
-class Resources(msgspec.Struct, omit_defaults=True):
+class TemplateResources(msgspec.Struct, omit_defaults=True):
     """``resources`` of a container or of a pod."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
-class Container(msgspec.Struct, rename="camel", omit_defaults=True):
+class TemplateContainer(msgspec.Struct, rename="camel", omit_defaults=True):
     """The decoded part of a container: no image, command, arguments, environment or mounts."""
 
     name: str | None = None
-    resources: Resources | None = None
+    resources: TemplateResources | None = None
     restart_policy: str | None = None
 
 
-class PodClaim(msgspec.Struct, rename="camel", omit_defaults=True):
+class TemplateClaim(msgspec.Struct, rename="camel", omit_defaults=True):
     """An entry of ``resourceClaims``. An entry with the name of a claim asks for nothing more: that claim has the demand."""
 
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+class TemplateSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     """The decoded part of a pod's spec."""
 
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
+    containers: list[TemplateContainer] | None = None
+    init_containers: list[TemplateContainer] | None = None
     overhead: Quantities | None = None
-    resources: Resources | None = None
+    resources: TemplateResources | None = None
     priority_class_name: str | None = None
-    resource_claims: list[PodClaim] | None = None
+    resource_claims: list[TemplateClaim] | None = None
 
 
-class Metadata(msgspec.Struct):
+class TemplateMetadata(msgspec.Struct):
     """The decoded part of a template's metadata."""
 
     labels: dict[str, str] | None = None
 
 
-class Template(msgspec.Struct):
+class PodTemplate(msgspec.Struct):
     """The decoded part of a pod template, and of a pod."""
 
-    spec: Spec
-    metadata: Metadata | None = None
+    spec: TemplateSpec
+    metadata: TemplateMetadata | None = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -118,13 +118,13 @@ class Template(msgspec.Struct):
 LONGEST_KNOWN = 4_096
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Spec).decode
+_decode = msgspec.json.Decoder(TemplateSpec).decode
 
 
-def template_at(value: object, place: str) -> Template:
+def template_at(value: object, place: str) -> PodTemplate:
     """``value`` as a template with at least one container. Raises DemandError with the field below ``place``."""
     try:
-        template = msgspec.convert(value, Template)
+        template = msgspec.convert(value, PodTemplate)
     except msgspec.ValidationError as error:
         reason, _, where = str(error).partition(" - at `$")
         below = (f"{place}{where.rstrip('`')}").lstrip(".")
@@ -134,7 +134,7 @@ def template_at(value: object, place: str) -> Template:
     return template
 
 
-def _all(spec: Spec) -> list[Container]:
+def _all(spec: TemplateSpec) -> list[TemplateContainer]:
     return [*(spec.init_containers or ()), *(spec.containers or ())]
 
 
@@ -142,7 +142,7 @@ def _all(spec: Spec) -> list[Container]:
 Needs = tuple[dict[str, int], dict[str, tuple[str, ...]]]
 
 
-def pod_needs(template: Template, place: str) -> Needs:
+def pod_needs(template: PodTemplate, place: str) -> Needs:
     """Demand of one pod: ``requests.<resource>`` and ``limits.<resource>``, each rounded up once, at the pod, no
     zeros; and the containers without a limit of a resource, by ``limits.<resource>``, and of these by
     ``requests.<resource>`` those without a request.
@@ -166,7 +166,7 @@ def _known(spec: bytes) -> Needs:
     return _needs(_decode(spec), "")
 
 
-def _needs(spec: Spec, place: str) -> Needs:
+def _needs(spec: TemplateSpec, place: str) -> Needs:
     for resources in (spec.resources, *(one.resources for one in _all(spec))):
         written = (resources.requests, resources.limits) if resources else ()
         if any(one and len(one) > MOST_RESOURCES for one in written):
@@ -174,7 +174,7 @@ def _needs(spec: Spec, place: str) -> Needs:
     return _summed(spec, place), _unstated(spec)
 
 
-def _summed(spec: Spec, place: str) -> dict[str, int]:
+def _summed(spec: TemplateSpec, place: str) -> dict[str, int]:
     try:
         requests = effective_request(_requested(spec))
         limits = effective_limit(_limited(spec))
@@ -197,14 +197,14 @@ def _summed(spec: Spec, place: str) -> dict[str, int]:
     return demand
 
 
-def claims_of(spec: Spec) -> tuple[str, ...]:
+def claims_of(spec: TemplateSpec) -> tuple[str, ...]:
     """The claims named directly, without those of templates."""
     return tuple(
         one.resource_claim_name for one in spec.resource_claims or () if one.resource_claim_name
     )
 
 
-def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:
+def _unstated(spec: TemplateSpec) -> dict[str, tuple[str, ...]]:
     """CPU, memory and local disk are without bounds where they are not limited, and so is a limit of 0 to the
     kubelet. Other resources count only if requested without a limit, since unnamed ones are not given. At most
     :data:`MOST_NAMED` containers are named of each. The quantities are readable.
@@ -225,7 +225,7 @@ def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:
     return {key: tuple(dict.fromkeys(names))[:MOST_NAMED] for key, names in sorted(found.items())}
 
 
-def _stated(container: Container, part: str) -> Written:
+def _stated(container: TemplateContainer, part: str) -> Written:
     """The quantities above 0 of a container's ``requests`` or ``limits``."""
     written = _written(getattr(container.resources, part, None))
     return {name: text for name, text in written.items() if is_above_zero(text)}
@@ -247,11 +247,11 @@ def _written(quantities: Quantities | None) -> Written:
     }
 
 
-def _requested(spec: Spec) -> PodResources:
+def _requested(spec: TemplateSpec) -> PodResources:
     """Where a request is missing, its limit is one: of a container, and of a pod where no container asks."""
     containers = _containers(spec.containers, defaulted=True)
     init = _containers(spec.init_containers, defaulted=True)
-    pod = spec.resources or Resources()
+    pod = spec.resources or TemplateResources()
     asked = {name for one in (*containers, *init) for name in one.requests}
     pod_requests = _written(pod.requests)
     for name, limit in _written(pod.limits).items():
@@ -260,11 +260,11 @@ def _requested(spec: Spec) -> PodResources:
     return PodResources(containers, init, _written(spec.overhead), pod_requests)
 
 
-def _limited(spec: Spec) -> PodResources:
+def _limited(spec: TemplateSpec) -> PodResources:
     """Where a limit is missing, or 0, the request is one."""
     containers = _containers(spec.containers, defaulted=False)
     init = _containers(spec.init_containers, defaulted=False)
-    pod = spec.resources or Resources()
+    pod = spec.resources or TemplateResources()
     limits = _written(pod.limits)
     stated = {name for one in (*containers, *init) for name in one.requests}
     for name, request in _written(pod.requests).items():
@@ -274,7 +274,7 @@ def _limited(spec: Spec) -> PodResources:
 
 
 def _containers(
-    containers: list[Container] | None, *, defaulted: bool
+    containers: list[TemplateContainer] | None, *, defaulted: bool
 ) -> tuple[ContainerResources, ...]:
     found = []
     for container in containers or ():
@@ -292,7 +292,7 @@ def _containers(
     return tuple(found)
 
 
-def _located(error: QuantityError, spec: Spec, place: str) -> DemandError:
+def _located(error: QuantityError, spec: TemplateSpec, place: str) -> DemandError:
     """The same complaint with the place of the quantity; looked for only once there is one to complain about."""
     lists = (("containers", spec.containers), ("initContainers", spec.init_containers))
     held = [

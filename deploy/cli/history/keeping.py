@@ -29,9 +29,9 @@ from projections.engine.tables import parked as parked_events
 if TYPE_CHECKING:
     from deploy.queries.decisions import AllRederived
     from deploy.settings.place import LedgerPlace
-    from projections.engine.anchors import Place
+    from projections.engine.anchors import AnchorPlace
     from projections.engine.verify import Report
-    from reactors.engine.verify import Rederived
+    from reactors.engine.verify import RederivedDecisions
 
 T = TypeVar("T")
 
@@ -223,7 +223,7 @@ def _keys(texts: list[str] | None) -> list[bytes]:
         raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
 
 
-def _outside(asked: CommandContext, heads: str | None) -> Path | Place | None:
+def _outside(asked: CommandContext, heads: str | None) -> Path | AnchorPlace | None:
     """The copy of heads of ``--heads``. The file written by the ledger's own process is no independent witness."""
     from deploy.runtime.anchor_places import is_place, place_of
 
@@ -300,7 +300,7 @@ def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, 
         return asyncio.run(both(beside))
 
 
-def _named(again: Rederived) -> list[dict[str, Any]]:
+def _named(again: RederivedDecisions) -> list[dict[str, Any]]:
     return [msgspec.structs.asdict(one) for one in again.mismatches]
 
 

@@ -21,7 +21,7 @@ from deploy.runtime.ledgers import reading
 from projections.engine.segments.reading import selecting
 
 
-class By(StrEnum):
+class HoursBy(StrEnum):
     """The groups for sums of hours."""
 
     JOB = "job"
@@ -34,11 +34,11 @@ class By(StrEnum):
 _JOB = ("cluster", "namespace", "job", "job_uid")
 #: The columns of `v1_attempts` for a group.
 _GROUPS = {
-    By.JOB: _JOB,
-    By.REPLICA: (*_JOB, "replica"),
-    By.ATTEMPT: (*_JOB, "replica", "slot", "attempt", "name", "node", "cause"),
-    By.CAUSE: ("cluster", "cause"),
-    By.NODE: ("cluster", "node"),
+    HoursBy.JOB: _JOB,
+    HoursBy.REPLICA: (*_JOB, "replica"),
+    HoursBy.ATTEMPT: (*_JOB, "replica", "slot", "attempt", "name", "node", "cause"),
+    HoursBy.CAUSE: ("cluster", "cause"),
+    HoursBy.NODE: ("cluster", "node"),
 }
 _AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
 _SUMS = ("attempts", "restarts", *_AMOUNTS, *(f"lost_{name}" for name in _AMOUNTS))
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def hours(
     asked: CommandContext,
-    by: Annotated[By, typer.Option("--by", help="What hours are summed by.")] = By.JOB,
+    by: Annotated[HoursBy, typer.Option("--by", help="What hours are summed by.")] = HoursBy.JOB,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Jobs of one namespace.")
     ] = None,
@@ -72,7 +72,7 @@ def hours(
     groups = _GROUPS[by]
     where = " WHERE namespace = :namespace" if namespace is not None else ""
     # Only replaced pods have a cause.
-    where += (" AND" if where else " WHERE") + " is_lost = 1" if by is By.CAUSE else ""
+    where += (" AND" if where else " WHERE") + " is_lost = 1" if by is HoursBy.CAUSE else ""
     sums = ", ".join(
         f"CAST(SUM({text}) AS bigint) AS {name}"
         for name, text in (
@@ -92,17 +92,17 @@ def hours(
         found = connection.execute(sa.text(query), given)
         rows: list[dict[str, Any]] = [dict(row._mapping) for row in found]
         nodes = []
-        if by is By.NODE:
+        if by is HoursBy.NODE:
             nodes = job_nodes.failures(selecting(connection), stands.observed_s, namespace)
             rows = _with_failures(rows, nodes)
     answer(
         asked,
         rows,
-        fields=(*groups, *_SUMS, *(_FAILURES if by is By.NODE else ())),
+        fields=(*groups, *_SUMS, *(_FAILURES if by is HoursBy.NODE else ())),
         columns=(
             *(_COLUMNS[name] for name in groups),
             *_FIGURES,
-            *(_FAILING if by is By.NODE else ()),
+            *(_FAILING if by is HoursBy.NODE else ()),
         ),
         notes=[*map(inert, job_nodes.notes(nodes)), *footer(stands.sequence, stands.observed_s)],
     )

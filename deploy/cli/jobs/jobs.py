@@ -21,7 +21,7 @@ from deploy.runtime.ledgers import clusters, reading
 if TYPE_CHECKING:
     from reactors.engine.replica import Replica
     from reactors.jobs.settings import JobsPolicy
-    from reactors.jobs.shape import Job, Seen, Slot
+    from reactors.jobs.shape import Job, SeenJob, Slot
     from reactors.jobs.state import JobsState
     from reactors.jobs.steps import TrackedJob
 
@@ -292,7 +292,7 @@ def _beside(name: str, type: str, index: str, step: str, phase: str) -> dict[str
     }  # fmt: skip
 
 
-def _by_slot(job: Job, seen: Seen) -> dict[str, str]:
+def _by_slot(job: Job, seen: SeenJob) -> dict[str, str]:
     """The pod in each slot, including one that the job takes, by the slot's name; of several the latest attempt."""
     from reactors.jobs.replicas import replica_name
 

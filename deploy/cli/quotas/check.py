@@ -21,7 +21,7 @@ from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections.pod_runs import pod_runs
 from projections.workloads import workloads
 from reactors.admission.deciding.advice import Advice
-from reactors.admission.reviewing.trial import Evaluation, Trial
+from reactors.admission.reviewing.trial import AdmissionTrial, TrialAnswer
 from reactors.webhook.registration import IGNORE_LABEL, SYSTEM_NAMESPACES
 
 _FIELDS = (
@@ -76,13 +76,13 @@ def check(
 
 def _evaluated(
     asked: CommandContext, queries: QuotaQueries, file: str, namespace: str
-) -> list[Evaluation]:
+) -> list[TrialAnswer]:
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
     queries.view.requires_namespaces = settings.require_namespaces
     namespaces = queries.view.state.namespaces.values()
     exempt.update(one.name for one in namespaces if one.labels.get(IGNORE_LABEL) == "ignore")
-    trial = Trial(
+    trial = AdmissionTrial(
         queries.journals.trees, queries.journals.places, queries.view,
         lambda *named: _uid(queries, *named), now_us=queries.observed_us, exempt=exempt,
     )  # fmt: skip
@@ -108,7 +108,7 @@ def _uid(queries: QuotaQueries, kind: str, namespace: str, name: str) -> str:
     return next((str(row[0]) for row in queries.select(query)), "")
 
 
-def _row(evaluation: Evaluation) -> dict[str, Any]:
+def _row(evaluation: TrialAnswer) -> dict[str, Any]:
     advice = evaluation.advice
     name = f"{evaluation.namespace}/{evaluation.name}" if evaluation.namespace else evaluation.name
     return {
@@ -131,7 +131,7 @@ def _row(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def changes(evaluation: Evaluation) -> list[str]:
+def changes(evaluation: TrialAnswer) -> list[str]:
     """Changes that would each be enough to be admitted, the smallest first."""
     advice = evaluation.advice
     found = []

@@ -21,7 +21,7 @@ from deploy.cli.rendering.tables import Column, Row
 from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections import workloads
 from projections.budgets.queries import standings
-from projections.quota_trees import Grant, Node, Tree, charged, own
+from projections.quota_trees import Grant, Tree, TreeNode, charged, own
 from reactors.admission.deciding.elastics import NAMESAKE
 from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL, types_of
 
@@ -84,7 +84,7 @@ def _item(key: str, counts: str, amount: int | None, why: str) -> dict[str, Any]
     return {"key": key, "counts": counts, "amount": amount, "why": why}
 
 
-def _counted(tree: Tree, node: Node) -> Iterator[dict[str, Any]]:
+def _counted(tree: Tree, node: TreeNode) -> Iterator[dict[str, Any]]:
     """Every workload and quota below, key by key, and their sum."""
     for key in sorted({*node.limited(), *node.self_used, *node.claims}):
         for grant in sorted(node.grants.values(), key=lambda g: (-g.charge.get(key, 0), g.uid)):
@@ -119,7 +119,7 @@ def _why_held(grant: Grant, key: str) -> str:
     return f"admitted as entry {grant.number:,} of the journal{type_}"
 
 
-def _spent(queries: QuotaQueries, node: Node) -> Iterator[dict[str, Any]]:
+def _spent(queries: QuotaQueries, node: TreeNode) -> Iterator[dict[str, Any]]:
     at_s = queries.observed_us // 1_000_000
     found = standings(queries.select, queries.cluster)
     for (quota, key), one in sorted(found.items()):
@@ -175,7 +175,7 @@ def _of_workload(queries: QuotaQueries, found: Found) -> Iterator[dict[str, Any]
 
 
 def _top(queries: QuotaQueries, found: Found) -> Owner | None:
-    def row(uid: str) -> workloads.Workload | None:
+    def row(uid: str) -> workloads.WorkloadHistory | None:
         table = workloads.workloads
         rows = queries.select(table.select().where(table.c.uid == uid))
         return workloads.codec.row(rows[0]) if rows else None

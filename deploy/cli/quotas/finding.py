@@ -70,7 +70,7 @@ def _is_meant(table: sa.Table, text: str, namespace: str, name: str) -> sa.Colum
     return sa.and_(table.c.namespace == namespace, table.c.name == name)
 
 
-def _workload(row: workloads.Workload) -> Found:
+def _workload(row: workloads.WorkloadHistory) -> Found:
     ask = row.asked.ask if row.asked else None
     is_gone = timelines.is_gone(row.history, row.gone)
     return Found(

@@ -25,7 +25,7 @@ from deploy.cli.rendering.words import moment
 from deploy.runtime.clusters import ClusterLink, is_hub, links, reading_all
 from deploy.settings.near import absent
 from deploy.settings.place import LedgerPlace
-from projections.budgets.shares import Share, moves
+from projections.budgets.shares import BudgetShare, moves
 
 _BUDGETS = (
     "SELECT quota, key, start_s, start_at, end_s, end_at, is_granted, cluster, hard, credits, spent,"
@@ -146,7 +146,7 @@ def _together(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     for _, parts in groupby(sorted(rows, key=lambda r: (same(r), r["cluster"])), same):
         one = list(parts)
         known = [
-            Share(r["cluster"], r["spent"], r["committed"], r["remaining"], r["is_known"])
+            BudgetShare(r["cluster"], r["spent"], r["committed"], r["remaining"], r["is_known"])
             for r in one
             if r["is_granted"]
         ]

@@ -11,7 +11,7 @@ import typer
 from bus.clock import format_stamp
 from bus.events.admissions import QuotaSpec
 from bus.events.budgets import BudgetJudged
-from bus.events.quotas import Requirement
+from bus.events.quotas import NamespaceRequirement
 from deploy.cli import times
 from deploy.cli.notes.position import footer
 from deploy.cli.options import Cluster, CommandContext, command
@@ -21,7 +21,7 @@ from deploy.cli.rendering.output import write
 from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections.budgets import BudgetStatus, Exhaustion, advance
 from projections.budgets.queries import exhausted_s, standings
-from projections.quota_trees import Grant, Node, Tree, TreeOverlay
+from projections.quota_trees import Grant, Tree, TreeNode, TreeOverlay
 from projections.quota_trees.decisions import Decision, admissions, codec
 from projections.quota_trees.elastic_tree import ASKED
 from projections.quota_trees.queries import archived
@@ -59,7 +59,7 @@ def show(asked: CommandContext, name: Name, cluster: Cluster = None) -> None:
     write([found], asked.output, one=True)
 
 
-def _record(queries: QuotaQueries, tree: Tree, node: Node) -> dict[str, Any]:
+def _record(queries: QuotaQueries, tree: Tree, node: TreeNode) -> dict[str, Any]:
     at_s = queries.observed_us // 1_000_000
     found = standings(queries.select, queries.cluster)
     own = {key: one for (quota, key), one in found.items() if quota == node.name}
@@ -94,7 +94,7 @@ def _record(queries: QuotaQueries, tree: Tree, node: Node) -> dict[str, Any]:
 
 
 def _phases(
-    queries: QuotaQueries, node: Node, own: dict[str, BudgetStatus], at_s: int
+    queries: QuotaQueries, node: TreeNode, own: dict[str, BudgetStatus], at_s: int
 ) -> dict[str, Exhaustion]:
     """Since when each budget is spent: as it was judged last, or as of now."""
     found = {key: advance(None, standing, at_s) for key, standing in own.items()}
@@ -107,7 +107,7 @@ def _phases(
     return found
 
 
-def _keys(tree: Tree, node: Node, runtime: Any) -> list[dict[str, Any]]:
+def _keys(tree: Tree, node: TreeNode, runtime: Any) -> list[dict[str, Any]]:
     draft = TreeOverlay(tree)
     keys = sorted({*node.limited(), *node.self_used, *node.claims, *(ASKED + r for r in runtime)})
     limits = draft.limits(node, dict.fromkeys(keys, 0))
@@ -150,7 +150,7 @@ def _budget(key: str, standing: BudgetStatus, at_s: int, exhausts_s: int | None)
     }
 
 
-def _largest_first(node: Node) -> list[Grant]:
+def _largest_first(node: TreeNode) -> list[Grant]:
     return sorted(node.grants.values(), key=lambda g: (-max(g.charge.values(), default=0), g.uid))
 
 
@@ -165,14 +165,14 @@ def _holder(grant: Grant) -> dict[str, Any]:
     }
 
 
-def _changed(node: Node, spec: QuotaSpec) -> dict[str, Any]:
+def _changed(node: TreeNode, spec: QuotaSpec) -> dict[str, Any]:
     """The differences made by an unfinished change."""
     before = msgspec.to_builtins(node.observed) if node.observed else {}
     after: dict[str, Any] = msgspec.to_builtins(spec)
     return {name: value for name, value in after.items() if value != before.get(name)}
 
 
-def _refusals(queries: QuotaQueries, tree: Tree, node: Node) -> list[Decision]:
+def _refusals(queries: QuotaQueries, tree: Tree, node: TreeNode) -> list[Decision]:
     columns = admissions.c
     query = (
         sa.select(admissions)
@@ -198,7 +198,7 @@ def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:
     }
 
 
-def _requirement(one: Requirement) -> str:
+def _requirement(one: NamespaceRequirement) -> str:
     """A requirement as ``kubectl get --selector`` writes it."""
     match one.operator:
         case "In" | "NotIn":
@@ -269,5 +269,5 @@ def _spec_text(name: str, value: Any) -> str:
     if name == "hard":
         return ", ".join(f"{amount_text(key, n)} of {key}" for key, n in value.items())
     if name == "selector":
-        return ", ".join(_requirement(msgspec.convert(one, Requirement)) for one in value)
+        return ", ".join(_requirement(msgspec.convert(one, NamespaceRequirement)) for one in value)
     return str(value)

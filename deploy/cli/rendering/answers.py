@@ -11,7 +11,7 @@ from deploy.cli.rendering.tables import Column, Row, print_table
 from deploy.cli.rendering.words import duration, memory, thousandths
 
 
-class Asked(Protocol):
+class AnswerOptions(Protocol):
     """The part of :class:`deploy.cli.options.CommandContext` with the format of an answer."""
 
     @property
@@ -24,7 +24,7 @@ class Asked(Protocol):
 
 
 def answer(
-    asked: Asked,
+    asked: AnswerOptions,
     rows: Sequence[Row],
     *,
     fields: Sequence[str],

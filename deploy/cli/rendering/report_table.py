@@ -9,7 +9,7 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import DIM, YELLOW, Column, print_lines, print_table
 from deploy.cli.rendering.units import NAMES, Unit, amounts
 from deploy.cli.rendering.words import duration
-from projections.reports import Row, Sums
+from projections.reports import ReportRow, Sums
 
 _HEADS = {
     "cpu_milli_s": {Unit.HOURS: "CORE-HOURS", Unit.SECONDS: "CORE-SECONDS", Unit.EXACT: "MILLI-CORE S", Unit.PERCENT: "CORES %"},
@@ -23,8 +23,8 @@ Line = tuple[Sequence[Any], Sums]
 
 def print_report(
     names: Sequence[str],
-    rows: Sequence[Row],
-    total: Row | None,
+    rows: Sequence[ReportRow],
+    total: ReportRow | None,
     unit: Unit,
     notes: Sequence[str],
     *,
@@ -61,7 +61,7 @@ def print_report(
     print_table(columns, list(_without_repeats(rows)), notes, total=foot, wide=wide)
 
 
-def _without_repeats(rows: Sequence[Row]) -> list[Line]:
+def _without_repeats(rows: Sequence[ReportRow]) -> list[Line]:
     """A repeated first group is said once, as in any printed statement."""
     found: list[Line] = []
     previous: Sequence[object] = ()

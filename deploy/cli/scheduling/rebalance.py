@@ -19,7 +19,7 @@ from deploy.cli.rendering.words import duration, words
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.rebalancing.shape import Move, Refused
+    from reactors.rebalancing.shape import Move, RefusedMove
 
 _FIELDS = (
     "verdict", "namespace", "pod", "uid", "workload", "source", "destination", "plugin", "reason", "gain", "ran_s",
@@ -93,14 +93,14 @@ def _move(one: Move) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _refused(one: Refused) -> dict[str, Any]:
+def _refused(one: RefusedMove) -> dict[str, Any]:
     return {
         "verdict": "stay", **_pod(one), "workload": None, "destination": None, "gain": None, "ran_s": None,
         "gpu_milli_s": None, "refused_by": one.refusal.code, "refusal": one.refusal.message,
     }  # fmt: skip
 
 
-def _pod(one: Move | Refused) -> dict[str, Any]:
+def _pod(one: Move | RefusedMove) -> dict[str, Any]:
     return {
         "namespace": one.pod.namespace, "pod": one.pod.name, "uid": one.pod.uid, "source": one.source,
         "plugin": one.plugin, "reason": one.reason,

@@ -20,7 +20,7 @@ from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from deploy.queries.scheduling import Tried, Waits
+    from deploy.queries.scheduling import TriedPod, Waits
     from projections.cluster import Pod
     from reactors.scheduling.framework.contract import Preemption
 
@@ -138,7 +138,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
     }
 
 
-def _row(one: Tried) -> dict[str, Any]:
+def _row(one: TriedPod) -> dict[str, Any]:
     found = one.found
     return {
         "pod": f"{one.pod.namespace}/{one.pod.name}",

@@ -23,9 +23,9 @@ from projections import reports
 class Summed(NamedTuple):
     """Groups with their sums, the sum of all groups, the row of all pods, and notes on unassigned usage."""
 
-    rows: list[reports.Row]
+    rows: list[reports.ReportRow]
     whole: reports.Sums
-    total: reports.Row | None
+    total: reports.ReportRow | None
     unassigned: list[str]
 
 
@@ -61,7 +61,7 @@ def show(
     """Write the groups in the format that was asked for."""
     whole, count = found.whole, len(found.rows)
 
-    def figures(row: reports.Row) -> dict[str, Any]:
+    def figures(row: reports.ReportRow) -> dict[str, Any]:
         keys = dict(zip(names, row.key, strict=True))
         return keys | record(row.sums, unit, whole, amounts=amounts)
 
@@ -78,7 +78,7 @@ def show(
         say(note)
 
 
-def _added(rows: list[reports.Row]) -> reports.Sums:
+def _added(rows: list[reports.ReportRow]) -> reports.Sums:
     """The sum of all groups; pods are not added, since one may be in several groups."""
     whole = reports.Sums()
     for row in rows:

@@ -37,7 +37,7 @@ LEDGER_FILE = (
 )
 
 
-class Place(Protocol):
+class SegmentPlace(Protocol):
     """A place of segments."""
 
     def put(self, name: str, content: bytes) -> None:
@@ -161,7 +161,7 @@ class BucketPlace:
             raise SegmentPlaceError(path=self.where(name), reason=str(error)) from error
 
 
-def place_of(text: str, ledger_file: str | None) -> Place:
+def place_of(text: str, ledger_file: str | None) -> SegmentPlace:
     """The place written like this in a ledger, itself in ``ledger_file`` if it is SQLite's."""
     if text.startswith(SCHEME):
         return BucketPlace(text)

@@ -32,7 +32,7 @@ from projections.engine.store import chain_of_row, event_of_row
 from projections.engine.tables import checkpoints, events, segments
 
 if TYPE_CHECKING:
-    from projections.engine.segments.places import Place
+    from projections.engine.segments.places import SegmentPlace
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
@@ -49,7 +49,7 @@ def file_name(first: int) -> str:
     return f"segment-{first:012d}.zst"
 
 
-class Segment:
+class StoredSegment:
     """A segment as recorded in the ledger."""
 
     def __init__(self, row: tuple[Any, ...], file: str | None) -> None:
@@ -61,7 +61,7 @@ class Segment:
         self._file = file
 
     @cached_property
-    def _place(self) -> Place:
+    def _place(self) -> SegmentPlace:
         from projections.engine.segments.places import (
             place_of,  # Not asked for where nobody sealed.
         )
@@ -168,7 +168,7 @@ class Wanted(msgspec.Struct, frozen=True):
 ANY = Wanted()
 
 
-def sealed(select: Select, *more: sa.ColumnElement[bool]) -> list[Segment]:
+def sealed(select: Select, *more: sa.ColumnElement[bool]) -> list[StoredSegment]:
     """The segments in the ledger, in order."""
     rows = select(sa.select(segments).where(*more).order_by(segments.c.sequence))
     if not rows:
@@ -177,7 +177,7 @@ def sealed(select: Select, *more: sa.ColumnElement[bool]) -> list[Segment]:
     from projections.engine.segments.places import LEDGER_FILE
 
     file = select(LEDGER_FILE)[0][0] if relative else None
-    return [Segment(tuple(row), file) for row in rows]
+    return [StoredSegment(tuple(row), file) for row in rows]
 
 
 def sealed_until(select: Select) -> int:
@@ -190,7 +190,7 @@ def trimmed_until(select: Select) -> int:
     return int(select(sa.select(sa.func.max(segments.c.sequence)).where(segments.c.trimmed == 1))[0][0] or 0)  # fmt: skip
 
 
-def trimmed(select: Select, after: int = 0, until: int | None = None) -> list[Segment]:
+def trimmed(select: Select, after: int = 0, until: int | None = None) -> list[StoredSegment]:
     """The segments of events in (after, until] missing in the table. Raises DamagedSegmentError."""
     columns = segments.c
     more = [columns.trimmed == 1, columns.sequence > after]
@@ -234,7 +234,7 @@ def history(
             return
 
 
-def _parts(segment: Segment, wanted: Wanted, after: int, until: int, part: int) -> Iterator[list[Event]]:  # fmt: skip
+def _parts(segment: StoredSegment, wanted: Wanted, after: int, until: int, part: int) -> Iterator[list[Event]]:  # fmt: skip
     found: list[Event] = []
     for event in packed(segment, wanted, after, until):
         found.append(event)
@@ -245,7 +245,7 @@ def _parts(segment: Segment, wanted: Wanted, after: int, until: int, part: int) 
         yield found
 
 
-def packed(segment: Segment, wanted: Wanted = ANY, after: int = 0, until: int | None = None) -> Iterable[Event]:  # fmt: skip
+def packed(segment: StoredSegment, wanted: Wanted = ANY, after: int = 0, until: int | None = None) -> Iterable[Event]:  # fmt: skip
     """The wanted events of a segment in (after, until], in order."""
     for row in segment.content().rows:
         if row[0] > after and (until is None or row[0] <= until) and wanted.has(row):

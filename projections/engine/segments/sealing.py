@@ -40,7 +40,7 @@ from projections.engine.segments.form import (
     unpack,
 )
 from projections.engine.segments.places import LEDGER_FILE, place_of, written
-from projections.engine.segments.reading import Segment, file_name, sealed, with_links
+from projections.engine.segments.reading import StoredSegment, file_name, sealed, with_links
 from projections.engine.segments.signing import sign_segment_head, verify_segment_head
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints, events, heads, parked, segments
@@ -114,13 +114,13 @@ class Sealer:
         crashpoint("trim.after_commit")
         return head
 
-    def holding(self, sequence: int) -> Segment | None:
+    def holding(self, sequence: int) -> StoredSegment | None:
         """The segment with this event; None where it is not sealed."""
         chosen = segments.c.first <= sequence, segments.c.sequence >= sequence
         found = sealed(self._store.select, *chosen)
         return found[0] if found else None
 
-    def prove(self, segment: Segment) -> None:
+    def prove(self, segment: StoredSegment) -> None:
         """Read the segment whole. Raises DamagedSegmentError for a wrong one, and SegmentPlaceError."""
         head = checked(segment, self._keys()).head
         if not segment.trimmed and self._chain(head.last) != head.chain:
@@ -134,7 +134,7 @@ class Sealer:
         times = sorted(row[0] for row in self._store.select(query))
         return int(times[len(times) // 2]) if times else 0
 
-    def _end(self) -> tuple[Segment | None, int]:
+    def _end(self) -> tuple[StoredSegment | None, int]:
         """The last segment, and the last event."""
         newest = sa.select(sa.func.max(segments.c.sequence)).scalar_subquery()
         found = sealed(self._store.select, segments.c.sequence == newest)
@@ -154,7 +154,7 @@ class Sealer:
             return None
         row = head.last, first, self._written, sha256(file).digest(), encode_head(head), 0
         try:
-            return checked(Segment(row, self._ledger_file), self._keys()).head, file
+            return checked(StoredSegment(row, self._ledger_file), self._keys()).head, file
         except DamagedSegmentError:
             return None
 
@@ -225,7 +225,7 @@ class Checked(msgspec.Struct, frozen=True):
     content: Content
 
 
-def checked_head(segment: Segment, keys: Collection[bytes]) -> tuple[SegmentHead, bytes]:
+def checked_head(segment: StoredSegment, keys: Collection[bytes]) -> tuple[SegmentHead, bytes]:
     """The head and packed events of a segment with an existing, unchanged file signed by one of ``keys``.
 
     Raises DamagedSegmentError with the reason, and SegmentPlaceError.
@@ -239,7 +239,7 @@ def checked_head(segment: Segment, keys: Collection[bytes]) -> tuple[SegmentHead
     return head, packed
 
 
-def noted_head(segment: Segment, keys: Collection[bytes]) -> SegmentHead:
+def noted_head(segment: StoredSegment, keys: Collection[bytes]) -> SegmentHead:
     """The head as the ledger has it, signed by one of ``keys``; the file is not looked at. Raises DamagedSegmentError."""
     head = segment.head
     ends = (head.first, head.last)
@@ -248,12 +248,12 @@ def noted_head(segment: Segment, keys: Collection[bytes]) -> SegmentHead:
     return head
 
 
-def _require(is_right: bool, segment: Segment, reason: str) -> None:
+def _require(is_right: bool, segment: StoredSegment, reason: str) -> None:
     if not is_right:
         raise DamagedSegmentError(f"a segment is damaged: {reason}", path=segment.where)
 
 
-def checked(segment: Segment, keys: Collection[bytes]) -> Checked:
+def checked(segment: StoredSegment, keys: Collection[bytes]) -> Checked:
     """The segment, read whole: as :func:`checked_head`, and its events have the chain and the figures of its head."""
     head, packed = checked_head(segment, keys)
     try:

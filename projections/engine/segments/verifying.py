@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from bus.envelope import GENESIS, Event
 from bus.errors import DamagedSegmentError, LedgerError, SegmentPlaceError
 from projections.engine.segments.form import Content
-from projections.engine.segments.reading import Segment, Select, sealed
+from projections.engine.segments.reading import Select, StoredSegment, sealed
 from projections.engine.segments.sealing import checked, checked_head, noted_head
 from projections.engine.store import chain_of_row, event_of_row
 from projections.engine.tables import events
@@ -69,7 +69,7 @@ class Walk:
                 self._tell("segment", segment.first, str(error))
                 self._passed(segment)
 
-    def _trimmed(self, segment: Segment) -> None:
+    def _trimmed(self, segment: StoredSegment) -> None:
         found = checked(segment, self._keys)
         if found.head.before != self.chain:
             self._tell("chain", segment.first, f"{segment.where}: it does not follow what is before it")  # fmt: skip
@@ -81,7 +81,7 @@ class Walk:
         self.last = content.events(segment.last - 1)[0]
         self._move(segment, found.head.chain, found.head.newest_us)
 
-    def _left(self, segment: Segment, content: Content) -> None:
+    def _left(self, segment: StoredSegment, content: Content) -> None:
         """Its rest in the table: parked events, as they were."""
         column = events.c.sequence
         left = sa.select(events).where(column >= segment.first, column <= segment.last)
@@ -95,7 +95,7 @@ class Walk:
             if (event_of_row(row), chain_of_row(row)) != (content.events(row[0] - 1, row[0])[0], content.links[place]):  # fmt: skip
                 self._tell("chain", row[0], "the event is not the one that was sealed")
 
-    def _beside_table(self, segment: Segment, is_other_here: bool) -> None:
+    def _beside_table(self, segment: StoredSegment, is_other_here: bool) -> None:
         is_away = segment.is_away
         if is_away and is_other_here:
             raise DamagedSegmentError("a segment's folder is not here, and that of others is", path=segment.where)  # fmt: skip
@@ -106,7 +106,7 @@ class Walk:
         if any(bytes(chain) != ends[sequence] for sequence, chain in rows):
             raise DamagedSegmentError("a segment is not what the archive holds", path=segment.where)
 
-    def _passed(self, segment: Segment) -> None:
+    def _passed(self, segment: StoredSegment) -> None:
         """Go on after an unreadable segment, by the ledger's record of its head."""
         if segment.trimmed:
             try:
@@ -115,14 +115,14 @@ class Walk:
                 self._move(segment, b"", 0)
             self.last = None
 
-    def _move(self, segment: Segment, chain: bytes, newest_us: int) -> None:
+    def _move(self, segment: StoredSegment, chain: bytes, newest_us: int) -> None:
         self.sequence, self.chain = segment.last, chain
         self.count += segment.last - segment.first + 1
         self.observed_us = max(self.observed_us, newest_us)
         self._progress(self.count)
 
 
-def _is_here(segment: Segment) -> bool:
+def _is_here(segment: StoredSegment) -> bool:
     """Whether this machine has its folder; an inaccessible one is a finding of its own."""
     with suppress(LedgerError, SegmentPlaceError):
         return segment.is_place_here

@@ -7,14 +7,14 @@ which quotas are acceptable (`rules`, `review`, over a `topology`).
 
 from projections.quota_trees.elastic.admission import Level, exceeded, refusal
 from projections.quota_trees.elastic.incremental import ElasticTree, PodSums
-from projections.quota_trees.elastic.runtime import Claim, largest_remainder, runtimes
+from projections.quota_trees.elastic.runtime import ChildShare, largest_remainder, runtimes
 from projections.quota_trees.elastic.scaling import scaled_mins
 from projections.quota_trees.elastic.shape import (
     BUILT_IN,
     DEFAULT,
     ROOT,
     SYSTEM,
-    Quota,
+    ElasticQuota,
     Refusal,
     Resources,
     shared_weight,
@@ -27,13 +27,13 @@ __all__ = [
     "DEFAULT",
     "ROOT",
     "SYSTEM",
-    "Claim",
+    "ChildShare",
+    "ElasticQuota",
     "ElasticTree",
     "Figures",
     "Level",
     "Mode",
     "PodSums",
-    "Quota",
     "Refusal",
     "Resources",
     "Topology",

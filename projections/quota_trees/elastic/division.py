@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from projections.quota_trees.elastic.runtime import Claim, floor, runtimes
+from projections.quota_trees.elastic.runtime import ChildShare, floor, runtimes
 from projections.quota_trees.elastic.scaling import scaled_mins
-from projections.quota_trees.elastic.shape import Quota, Resources, shared_weight
+from projections.quota_trees.elastic.shape import ElasticQuota, Resources, shared_weight
 from projections.quota_trees.elastic.tree import Mode
 
 
@@ -26,7 +26,7 @@ class Division(NamedTuple):
 class _Claims(NamedTuple):
     """The claims of a parent's children for one resource before any scaling, and their mins."""
 
-    by_name: dict[str, Claim]
+    by_name: dict[str, ChildShare]
     mins: dict[str, int]
     total_min: int
 
@@ -36,7 +36,7 @@ class QuotaNode:
 
     __slots__ = ("allocated", "asked", "held", "least", "limited", "quota", "up", "used", "weight")
 
-    def __init__(self, quota: Quota, least: Resources) -> None:
+    def __init__(self, quota: ElasticQuota, least: Resources) -> None:
         self.quota = quota
         self.weight = shared_weight(quota)
         self.least = least
@@ -107,10 +107,10 @@ class Group:
         mins = {name: node.quota.min.get(key, 0) for name, node in self.children.items()}
         return _Claims(by_name, mins, sum(mins.values()))
 
-    def _claim(self, node: QuotaNode, key: str, scaled: int | None = None) -> Claim:
+    def _claim(self, node: QuotaNode, key: str, scaled: int | None = None) -> ChildShare:
         guarantee, quota = self._mode.guarantee, node.quota
         least = quota.min.get(key, 0) if scaled is None else scaled
-        return Claim(
+        return ChildShare(
             quota.name,
             floor(least, node.guaranteed(key)) if guarantee else least,
             node.limited.get(key, 0),

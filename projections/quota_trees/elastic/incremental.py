@@ -26,7 +26,7 @@ from projections.quota_trees.elastic.shape import (
     DEFAULT,
     ROOT,
     SYSTEM,
-    Quota,
+    ElasticQuota,
     Resources,
     add,
     shown,
@@ -47,7 +47,7 @@ class SavedElasticTree(msgspec.Struct):
 
     _cluster: dict[str, int]
     _pods: dict[str, PodSums]
-    quotas: list[Quota]
+    quotas: list[ElasticQuota]
 
 
 class ElasticTree(Part):
@@ -79,7 +79,7 @@ class ElasticTree(Part):
         """The allocatable amounts of all nodes; the use by the system and the default quota is subtracted here."""
         self._cluster = dict(allocatable)
 
-    def set_quota(self, quota: Quota) -> None:
+    def set_quota(self, quota: ElasticQuota) -> None:
         """Take a quota in, new or changed. Its pods may have been seen before, its parent later."""
         if quota.name == ROOT:
             return

@@ -19,7 +19,7 @@ from projections.quota_trees.elastic.shape import (
     NOTHING,
     ROOT,
     SYSTEM,
-    Quota,
+    ElasticQuota,
     Refusal,
     Resources,
 )
@@ -38,7 +38,7 @@ class Gates(msgspec.Struct, frozen=True):
 
 
 def create(
-    topology: Topology, quota: Quota, *, used: Resources = NOTHING, gates: Gates = Gates()
+    topology: Topology, quota: ElasticQuota, *, used: Resources = NOTHING, gates: Gates = Gates()
 ) -> Refusal | None:
     """Why a quota, with its defaults filled in, may not be created."""
     if topology.get(quota.name) is not None:
@@ -48,7 +48,7 @@ def create(
 
 def update(
     topology: Topology,
-    quota: Quota,
+    quota: ElasticQuota,
     *,
     has_pods: bool,
     used: Resources = NOTHING,
@@ -76,8 +76,8 @@ def delete(topology: Topology, name: str, *, has_pods: bool) -> Refusal | None:
 
 def _broken(
     topology: Topology,
-    quota: Quota,
-    old: Quota | None,
+    quota: ElasticQuota,
+    old: ElasticQuota | None,
     used: Resources,
     *,
     has_pods: bool,
@@ -106,13 +106,13 @@ def _broken(
     )
 
 
-def _below_itself(topology: Topology, quota: Quota, parent: Quota | None) -> bool:
+def _below_itself(topology: Topology, quota: ElasticQuota, parent: ElasticQuota | None) -> bool:
     if parent is None:
         return False
     return quota.name in {parent.name, *(above.name for above in topology.ancestors(parent))}
 
 
-def _uncovered(topology: Topology, quota: Quota, gates: Gates) -> Refusal | None:
+def _uncovered(topology: Topology, quota: ElasticQuota, gates: Gates) -> Refusal | None:
     if gates.guaranteed is None:
         return None
     above = [(one, topology.children(one.name)) for one in topology.ancestors(quota)]

@@ -11,10 +11,17 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from projections.quota_trees.elastic.shape import ROOT, Quota, Refusal, Resources, add, raised
+from projections.quota_trees.elastic.shape import (
+    ROOT,
+    ElasticQuota,
+    Refusal,
+    Resources,
+    add,
+    raised,
+)
 
 
-def with_defaults(quota: Quota, parent: Quota | None) -> Quota:
+def with_defaults(quota: ElasticQuota, parent: ElasticQuota | None) -> ElasticQuota:
     """A new quota with defaults for missing fields: the root as parent, its parent's tree, max as weight.
 
     The weight gets the keys of max: the missing ones as max, others go. Zeros stay as they are.
@@ -28,7 +35,7 @@ def with_defaults(quota: Quota, parent: Quota | None) -> Quota:
     )
 
 
-def check_self(quota: Quota, used: Resources) -> Refusal | None:
+def check_self(quota: ElasticQuota, used: Resources) -> Refusal | None:
     """No negative amounts; min within max and its keys; max not below the strictly checked usage."""
     for reason, amounts in (
         ("max_negative", quota.max),
@@ -49,7 +56,7 @@ def check_self(quota: Quota, used: Resources) -> Refusal | None:
     return None
 
 
-def check_parent(quota: Quota, parent: Quota | None) -> Refusal | None:
+def check_parent(quota: ElasticQuota, parent: ElasticQuota | None) -> Refusal | None:
     """A parent other than the root must be there and be a parent quota."""
     if quota.parent == ROOT:
         return None
@@ -59,7 +66,10 @@ def check_parent(quota: Quota, parent: Quota | None) -> Refusal | None:
 
 
 def check_tree_id(
-    quota: Quota, parent: Quota | None, children: Iterable[Quota], old: Quota | None = None
+    quota: ElasticQuota,
+    parent: ElasticQuota | None,
+    children: Iterable[ElasticQuota],
+    old: ElasticQuota | None = None,
 ) -> Refusal | None:
     """The tree never changes, and is the same as the parent's and the children's."""
     if old is not None and old.tree_id != quota.tree_id:
@@ -72,7 +82,7 @@ def check_tree_id(
 
 
 def check_is_parent(
-    quota: Quota, old: Quota, *, has_children: bool, has_pods: bool
+    quota: ElasticQuota, old: ElasticQuota, *, has_children: bool, has_pods: bool
 ) -> Refusal | None:
     """Whether a quota holds quotas or pods may change only while it holds neither of the old kind."""
     if quota.is_parent == old.is_parent:
@@ -83,7 +93,11 @@ def check_is_parent(
 
 
 def check_keys(
-    quota: Quota, parent: Quota | None, children: Iterable[Quota], *, subset: bool = False
+    quota: ElasticQuota,
+    parent: ElasticQuota | None,
+    children: Iterable[ElasticQuota],
+    *,
+    subset: bool = False,
 ) -> Refusal | None:
     """Each child has the keys of its parent's max and in min only keys of its parent's min.
 
@@ -100,7 +114,10 @@ def check_keys(
 
 
 def check_min_sum(
-    quota: Quota, parent: Quota | None, siblings: Iterable[Quota], children: Iterable[Quota]
+    quota: ElasticQuota,
+    parent: ElasticQuota | None,
+    siblings: Iterable[ElasticQuota],
+    children: Iterable[ElasticQuota],
 ) -> Refusal | None:
     """The mins of a quota and its siblings fit into the parent's, those of its children into its own.
 
@@ -117,7 +134,7 @@ def check_min_sum(
     return None
 
 
-def _min_sum(quotas: Iterable[Quota]) -> dict[str, int]:
+def _min_sum(quotas: Iterable[ElasticQuota]) -> dict[str, int]:
     result: dict[str, int] = {}
     for quota in quotas:
         add(result, quota.min)
@@ -134,8 +151,8 @@ def _keys(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_guarantee(
-    quota: Quota,
-    above: Iterable[tuple[Quota, Iterable[Quota]]],
+    quota: ElasticQuota,
+    above: Iterable[tuple[ElasticQuota, Iterable[ElasticQuota]]],
     guaranteed: Callable[[str], Resources],
 ) -> Refusal | None:
     """A min above the current guarantee must be covered by an ancestor.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 
-class Claim(NamedTuple):
+class ChildShare(NamedTuple):
     """One child's input to the division of one resource.
 
     `floor` is the larger of its (scaled) min and its guarantee; `request` is already cut to max.
@@ -34,11 +34,11 @@ def floor(least: int, guaranteed: int = 0) -> int:
     return max(least, guaranteed)
 
 
-Rounding = Callable[[int, int, Sequence[Claim]], list[int]]
+Rounding = Callable[[int, int, Sequence[ChildShare]], list[int]]
 """From a pool, the sum of the weights (both above zero) and the borrowers to the share of each."""
 
 
-def largest_remainder(pool: int, weights: int, borrowers: Sequence[Claim]) -> list[int]:
+def largest_remainder(pool: int, weights: int, borrowers: Sequence[ChildShare]) -> list[int]:
     """Shares by weight with the pool as their sum.
 
     The units left by whole division go one each to the largest remainders, the first name first among equals.
@@ -58,7 +58,7 @@ def largest_remainder(pool: int, weights: int, borrowers: Sequence[Claim]) -> li
 
 
 def runtimes(
-    total: int, claims: Iterable[Claim], rounding: Rounding = largest_remainder
+    total: int, claims: Iterable[ChildShare], rounding: Rounding = largest_remainder
 ) -> dict[str, int]:
     """The runtime of each claimant by name, whatever the order of the claims.
 
@@ -66,7 +66,7 @@ def runtimes(
     borrower has its whole request, so there are at most as many as borrowers.
     """
     result: dict[str, int] = {}
-    borrowers: list[Claim] = []
+    borrowers: list[ChildShare] = []
     pool = total
     for claim in claims:
         name, least, request, _, lends = claim

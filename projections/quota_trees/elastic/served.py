@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from projections.quota_trees.elastic.shape import Quota
+from projections.quota_trees.elastic.shape import ElasticQuota
 from projections.quota_trees.elastic.topology import Topology
 
 
@@ -33,7 +33,7 @@ class Spec(Protocol):
         """It holds quotas, not pods."""
 
 
-class Seen(Protocol):
+class SeenElasticQuota(Protocol):
     """An observed ElasticQuota."""
 
     @property
@@ -57,7 +57,7 @@ class Seen(Protocol):
         """Its spec; None once it is gone."""
 
 
-Q = TypeVar("Q", bound=Seen)
+Q = TypeVar("Q", bound=SeenElasticQuota)
 
 
 class ServedQuotas(Generic[Q]):
@@ -126,10 +126,12 @@ class ServedQuotas(Generic[Q]):
         return (quota.namespace, quota.namespaces, quota.is_parent, others)
 
 
-def _age(seen: Seen) -> tuple[bool, str, str]:
+def _age(seen: SeenElasticQuota) -> tuple[bool, str, str]:
     """Sorts quotas from the first created to the last; those without a creation time come last."""
     return (not seen.created, seen.created, seen.uid)
 
 
-def _quota(name: str, namespace: str, spec: Spec) -> Quota:
-    return Quota(name, namespace=namespace, namespaces=spec.namespaces, is_parent=spec.is_parent)
+def _quota(name: str, namespace: str, spec: Spec) -> ElasticQuota:
+    return ElasticQuota(
+        name, namespace=namespace, namespaces=spec.namespaces, is_parent=spec.is_parent
+    )

@@ -26,7 +26,7 @@ DEFAULT = "koordinator-default-quota"
 BUILT_IN = frozenset({ROOT, SYSTEM, DEFAULT})
 
 
-class Quota(msgspec.Struct, frozen=True):
+class ElasticQuota(msgspec.Struct, frozen=True):
     """One elastic quota from its object.
 
     `max` is the upper limit, `min` its certain amount, `weight` its part in the rest (`None`: missing). `lends`:
@@ -57,7 +57,7 @@ class Refusal(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()
 
 
-def shared_weight(quota: Quota) -> Resources:
+def shared_weight(quota: ElasticQuota) -> Resources:
     """The weights of a quota in the division: max for a missing or all-zero weight."""
     weight = quota.weight
     return weight if weight and any(weight.values()) else quota.max

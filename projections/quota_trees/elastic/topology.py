@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from projections.quota_trees.elastic.shape import BUILT_IN, ROOT, Quota
+from projections.quota_trees.elastic.shape import BUILT_IN, ROOT, ElasticQuota
 
 
 class Topology:
     """Quotas by name. Built-in quotas may be among them; the root need not be."""
 
-    def __init__(self, quotas: Iterable[Quota] = ()) -> None:
-        self._quotas: dict[str, Quota] = {}
+    def __init__(self, quotas: Iterable[ElasticQuota] = ()) -> None:
+        self._quotas: dict[str, ElasticQuota] = {}
         self._children: dict[str, set[str]] = {}
         self._of_namespace: dict[str, set[str]] = {}
         #: Quotas possibly for their own namespace.
@@ -23,7 +23,7 @@ class Topology:
         for quota in quotas:
             self.put(quota)
 
-    def put(self, quota: Quota) -> None:
+    def put(self, quota: ElasticQuota) -> None:
         """Add a quota, in place of the one of that name."""
         self.drop(quota.name)
         self._quotas[quota.name] = quota
@@ -44,15 +44,15 @@ class Topology:
         for namespace in old.namespaces:
             _remove(self._of_namespace, namespace, name)
 
-    def get(self, name: str) -> Quota | None:
+    def get(self, name: str) -> ElasticQuota | None:
         """The quota of a name."""
         return self._quotas.get(name)
 
-    def children(self, name: str) -> list[Quota]:
+    def children(self, name: str) -> list[ElasticQuota]:
         """The quotas right below one, by name."""
         return [self._quotas[child] for child in sorted(self._children.get(name, ()))]
 
-    def ancestors(self, quota: Quota) -> Iterator[Quota]:
+    def ancestors(self, quota: ElasticQuota) -> Iterator[ElasticQuota]:
         """The quotas above one, nearest first, as far as they are known; each once in a circle."""
         seen = {quota.name}
         while (above := self._quotas.get(quota.parent)) and above.name not in {*seen, ROOT}:
@@ -82,7 +82,7 @@ class Topology:
         return next(iter(lying)) if len(lying) == 1 else None
 
     @staticmethod
-    def _serves_its_own(quota: Quota) -> bool:
+    def _serves_its_own(quota: ElasticQuota) -> bool:
         """Whether a quota may serve its own namespace."""
         return not quota.is_parent and not quota.namespaces and quota.name not in BUILT_IN
 

@@ -23,11 +23,17 @@ from projections import timelines
 from projections.cluster import POD, Change, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
-from projections.quota_trees.shape import LANDED_US, Grant, Node
+from projections.quota_trees.shape import LANDED_US, Grant, TreeNode
 from reactors.admission.coverage.chains import DEPTH
-from reactors.admission.coverage.lives import Lives, SavedLives, Undo
+from reactors.admission.coverage.lives import LiveSums, SavedLives, Undo
 from reactors.admission.coverage.named import Named, SavedNamed, named
-from reactors.admission.coverage.objects import Object, Objects, counts_of, counts_of_pod, fallen
+from reactors.admission.coverage.objects import (
+    ChargedObjects,
+    Object,
+    counts_of,
+    counts_of_pod,
+    fallen,
+)
 from reactors.admission.coverage.owners import NODE, is_covering
 from reactors.admission.coverage.reshaped import Reshaped, SavedReshaped
 
@@ -38,7 +44,7 @@ RESOLVE_US = 15 * SECOND_US
 class Charges(Protocol):
     """The charges in the journals."""
 
-    def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
+    def grants(self, uid: str) -> Iterator[tuple[TreeNode, Grant]]:
         """The charges for an object, by quota."""
         ...
 
@@ -51,10 +57,10 @@ class Charges(Protocol):
 GONE_KEPT = 10_000
 
 
-class Seen(Protocol):
+class CoverageView(Protocol):
     """The observed cluster, as far as coverage reads it: :class:`reactors.admission.state.state.AdmissionState`."""
 
-    objects: Objects
+    objects: ChargedObjects
     #: Objects for the reconciler to check.
     changed: set[str]
     state: ClusterState
@@ -86,10 +92,10 @@ class Coverage(Part):
     Saved = SavedCoverage
     derived = frozenset({"_view", "charges"})
 
-    def __init__(self, view: Seen, charges: Charges | None) -> None:
+    def __init__(self, view: CoverageView, charges: Charges | None) -> None:
         self._view = view
         self.charges = charges
-        self.lives = Lives(self.parent_of, view.changed.add)
+        self.lives = LiveSums(self.parent_of, view.changed.add)
         #: By the uid of an unobserved controller: the objects that wait for it.
         self._waiting: dict[str, set[str]] = {}
         #: Since when each waits, oldest first.
@@ -290,7 +296,7 @@ class Coverage(Part):
         is_seen = uid in self._view.objects or self._view.gone(uid) is not None
         return is_seen or self.is_reviewed(uid)
 
-    def grant(self, uid: str) -> tuple[Node, Grant] | None:
+    def grant(self, uid: str) -> tuple[TreeNode, Grant] | None:
         """The charge for an object that may not have been observed yet."""
         return next(self.charges.grants(uid), None) if self.charges is not None else None
 
@@ -354,7 +360,7 @@ def _is_given_away(charges: Charges | None, found: Workload) -> bool:
     )
 
 
-def _ends(view: Seen, uid: str, owner: Owner) -> bool:
+def _ends(view: CoverageView, uid: str, owner: Owner) -> bool:
     """Whether the chain of controllers above an object ends above it, as far as it is known: users write the references,
     and may write circles."""
     chain: Owner | None = owner

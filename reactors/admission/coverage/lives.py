@@ -75,7 +75,7 @@ class SavedLives(msgspec.Struct):
     _expected: list[tuple[int, str, bool]]
 
 
-class Lives(Part):
+class LiveSums(Part):
     """Follows one cluster. ``mark(uid)`` is called for every object with changed sums."""
 
     Saved = SavedLives

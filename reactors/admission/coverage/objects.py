@@ -18,7 +18,7 @@ Object = Workload | Pod
 T = TypeVar("T")
 
 
-class Objects(Mapping[str, Object]):
+class ChargedObjects(Mapping[str, Object]):
     """By uid: every workload of the cluster's state, and those of its pods that are ``own`` workloads."""
 
     def __init__(self, state: ClusterState, own: Set[str]) -> None:

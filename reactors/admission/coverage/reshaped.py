@@ -12,7 +12,7 @@ from bus.events.admissions import Child
 from projections import timelines
 from projections.engine.parts import Part
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.coverage.objects import Object, Objects
+from reactors.admission.coverage.objects import ChargedObjects, Object
 
 
 class SavedReshaped(msgspec.Struct):
@@ -46,7 +46,7 @@ class Reshaped(Part):
         is_passed = timelines.precedes(change[0], 0, found.version, 0)
         return not (is_passed or found.listed_us >= change[1] + LANDED_US)
 
-    def expire(self, now_us: int, objects: Objects) -> None:
+    def expire(self, now_us: int, objects: ChargedObjects) -> None:
         """Drop changes of observed or absent objects, once they cannot land any more."""
         if now_us < self._next_us:
             return

@@ -21,7 +21,7 @@ from reactors.webhook.review import Review
 UNKNOWN = "unknown"
 
 
-class Decisions:
+class TreeDecisions:
     """The decisions of one process: each tree has a batcher of its own, made when something is decided there."""
 
     def __init__(self, journals: Journals, clock: Clock) -> None:

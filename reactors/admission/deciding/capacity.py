@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
-from bus.events.admissions import Evidence, TreeMetered
+from bus.events.admissions import ChargeEvidence, TreeMetered
 from projections.cluster import ClusterState
 from projections.cluster.devices import DeviceSlice, bytes_of
 from projections.devices.demand import DEVICES, GPU_DRIVERS, MEMORY, card_of
@@ -83,5 +83,5 @@ def sized(draft: TreeOverlay, total: Mapping[str, int], read: int) -> TreeMetere
         return None
     return TreeMetered(
         number=draft.number, total=dict(sorted(total.items())), based_on=draft.tree.sequence,
-        evidence=Evidence(read),
+        evidence=ChargeEvidence(read),
     )  # fmt: skip

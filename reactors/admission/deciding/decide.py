@@ -17,7 +17,7 @@ import msgspec
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
 from bus.kube.kinds import CLAIM_TEMPLATE, RUNTIME
-from projections.quota_trees import Node, TreeOverlay, charged
+from projections.quota_trees import TreeNode, TreeOverlay, charged
 from projections.quota_trees.keys import MOST, largest, less
 from projections.quota_trees.shape import ELASTIC
 
@@ -134,14 +134,14 @@ def decide(
 
 
 def _limits(
-    draft: TreeOverlay, node: Node, rises: dict[str, int], request: Request
+    draft: TreeOverlay, node: TreeNode, rises: dict[str, int], request: Request
 ) -> Mapping[str, int | None]:
     """The quota's limits on the rising keys: the tree's, or those recorded with this decision."""
     recorded = request.basis.limits if request.basis is not None else None
     return {key: recorded.get(key) for key in rises} if recorded else draft.limits(node, rises)
 
 
-def barred(node: Node, namespace: str) -> str:
+def barred(node: TreeNode, namespace: str) -> str:
     """The reason why the quota takes no workload of ``namespace``, even with room; "" = it does."""
     if node.spec.problem:
         return "quota-invalid"
@@ -152,7 +152,7 @@ def barred(node: Node, namespace: str) -> str:
     return "parent-quota" if node.kind == ELASTIC and node.spec.is_parent else ""
 
 
-def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Deficit, ...]:
+def unspecified(draft: TreeOverlay, node: TreeNode, request: Request) -> tuple[Deficit, ...]:
     """The keys of ``limits.<resource>`` that the quota limits and containers do not state, by name.
 
     If the quota charges requests instead, only containers without a request count, too.
@@ -176,12 +176,12 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
     return tuple(found[key] for key in sorted(found))
 
 
-def is_unseen(node: Node, rises: Collection[str]) -> bool:
+def is_unseen(node: TreeNode, rises: Collection[str]) -> bool:
     """Whether it names an unobserved template of claims, and the quota limits devices: their number is unknown."""
     return any(key.startswith(CLAIM_TEMPLATE) for key in rises) and limits_devices(node)
 
 
-def _is_unmeasured(node: Node, rises: Collection[str], wanted: Collection[str]) -> bool:
+def _is_unmeasured(node: TreeNode, rises: Collection[str], wanted: Collection[str]) -> bool:
     """Whether it claims cards with unknown memory, because slices do not show it, and the quota limits that."""
     if not any(".dra/" in key for key in rises):
         return False
@@ -190,7 +190,7 @@ def _is_unmeasured(node: Node, rises: Collection[str], wanted: Collection[str]) 
     return is_limited and has_cards and not any(".gpu-memory" in key for key in wanted)
 
 
-def limits_devices(node: Node) -> bool:
+def limits_devices(node: TreeNode) -> bool:
     """Whether a quota limits devices, any extended resource included."""
     return any(
         "/" in key or key.partition(".")[2].startswith("gpu-memory") for key in node.limited()
@@ -239,7 +239,7 @@ def move(draft: TreeOverlay, request: Request, owner: str) -> AdmissionDecided:
 
 
 def over(
-    draft: TreeOverlay, node: Node, rises: dict[str, int], namespace: str = ""
+    draft: TreeOverlay, node: TreeNode, rises: dict[str, int], namespace: str = ""
 ) -> tuple[Deficit, ...]:
     """The keys of ``node`` without enough left for ``rises``, by name."""
     return _over(draft, node, rises, draft.limits(node, rises), namespace)
@@ -247,7 +247,7 @@ def over(
 
 def _over(
     draft: TreeOverlay,
-    node: Node,
+    node: TreeNode,
     rises: dict[str, int],
     limits: Mapping[str, int | None],
     namespace: str,
@@ -264,7 +264,9 @@ def _over(
     return tuple(found)
 
 
-def _spent(draft: TreeOverlay, node: Node, request: Request, now_us: int) -> tuple[Deficit, ...]:
+def _spent(
+    draft: TreeOverlay, node: TreeNode, request: Request, now_us: int
+) -> tuple[Deficit, ...]:
     """The used-up budgets: any rise is refused then, for every resource."""
     found = []
     for key in sorted(node.spec.cash):

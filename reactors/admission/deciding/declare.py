@@ -3,7 +3,7 @@
 A child's limit is taken from its parent as a whole, used or not: ``used`` of a parent is the sum of its own
 workloads and of its children's limits. A raise counts for the parent from its
 admission, and for the quotas below only after its observation. A cut counts the other way round
-(:class:`projections.quota_trees.tree.Node`).
+(:class:`projections.quota_trees.tree.TreeNode`).
 
 Source: docs/quotas.md (tree webhook); docs/wrong-input.md.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
-from projections.quota_trees import Node, TreeOverlay
+from projections.quota_trees import TreeNode, TreeOverlay
 from projections.quota_trees.elastic import review
 from projections.quota_trees.elastic.rules import with_defaults
 from projections.quota_trees.elastic.topology import Topology
@@ -91,7 +91,7 @@ def declare_elastic(draft: TreeOverlay, proposal: Proposal, now_us: int) -> Quot
 
 
 def _under(
-    draft: TreeOverlay, proposal: Proposal, node: Node | None, spec: QuotaSpec
+    draft: TreeOverlay, proposal: Proposal, node: TreeNode | None, spec: QuotaSpec
 ) -> QuotaDeclared:
     parent = draft.node(proposal.parent)
     above = _above(draft, proposal.parent)
@@ -129,7 +129,7 @@ def _deleted(draft: TreeOverlay, proposal: Proposal) -> QuotaDeclared:
     return _answer(draft, proposal, "fits")
 
 
-def _missing_below(draft: TreeOverlay, node: Node | None, spec: QuotaSpec) -> tuple[str, ...]:
+def _missing_below(draft: TreeOverlay, node: TreeNode | None, spec: QuotaSpec) -> tuple[str, ...]:
     """Keys new to ``spec`` without a limit in a child of the quota."""
     if node is None:
         return ()

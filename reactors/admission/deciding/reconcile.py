@@ -29,20 +29,20 @@ from bus.events.admissions import (
     AdmissionDecided,
     AdmissionReleased,
     Basis,
-    Evidence,
+    ChargeEvidence,
     QuotaDeclared,
     QuotaSpec,
     Release,
 )
 from projections import timelines
-from projections.quota_trees import Grant, Node, TreeOverlay, charged
+from projections.quota_trees import Grant, TreeNode, TreeOverlay, charged
 from projections.quota_trees.keys import added, largest, most_of, summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.deciding.decide import Request, adopt, covers
 from reactors.admission.deciding.mapping import SEEN
 
 
-class Seen(msgspec.Struct, frozen=True):
+class LastSeen(msgspec.Struct, frozen=True):
     """A requesting object, as last observed.
 
     ``quota`` "" = it has none. ``is_gone``: its delete was observed, or a complete list without it; ``quota`` is then its
@@ -80,7 +80,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """A complete list, requested at ``listed_us``, without the object ``uid``. ``is_raised`` as in :class:`Seen`; ``live`` with
+    """A complete list, requested at ``listed_us``, without the object ``uid``. ``is_raised`` as in :class:`LastSeen`; ``live`` with
     pods that may still land.
     """
 
@@ -92,7 +92,7 @@ class Absent(msgspec.Struct, frozen=True):
 
 def settle(
     draft: TreeOverlay,
-    evidence: Seen | Absent,
+    evidence: LastSeen | Absent,
     confirmed: Mapping[tuple[str, str], int],
     read: int = 0,
 ) -> list[AdmissionDecided | AdmissionReleased]:
@@ -138,7 +138,7 @@ def settle(
 
 
 def _adopted(
-    draft: TreeOverlay, seen: Seen, read: int, *, is_leaving: bool = False
+    draft: TreeOverlay, seen: LastSeen, read: int, *, is_leaving: bool = False
 ) -> AdmissionDecided | None:
     """The charge for an object, or for the live pods below it, never admitted with that much."""
     # A deleted or leaving object requests nothing itself; a fresh admission is charged by its own review.
@@ -168,7 +168,7 @@ def _after(held: list[Grant], adopted: AdmissionDecided | None) -> list[Grant]:
     ]
 
 
-def shows(grant: Grant, seen: Seen) -> bool:
+def shows(grant: Grant, seen: LastSeen) -> bool:
     """Whether this observation proves that no request of the grant is on its way any more: the last one has landed, and was
     the only one, or a complete list shows the object after the API server's deadline for all of them.
     """
@@ -176,14 +176,14 @@ def shows(grant: Grant, seen: Seen) -> bool:
     return is_listed or (grant.is_alone and _is_as_asked(grant, seen))
 
 
-def _is_as_asked(grant: Grant, seen: Seen) -> bool:
+def _is_as_asked(grant: Grant, seen: LastSeen) -> bool:
     """Whether the object was observed, after the grant's last request, with exactly this request."""
     asked = (grant.quota, grant.demand, grant.types)
     is_same = asked == (seen.quota, seen.demand, seen.types)
     return is_same and seen.seen_us >= grant.asked_us and _is_later(grant, seen)
 
 
-def _is_later(grant: Grant, seen: Seen) -> bool:
+def _is_later(grant: Grant, seen: LastSeen) -> bool:
     """Whether the object was observed in a newer version than the one before the last request's change.
 
     An update is reviewed for one stored version and lands on that one, or is reviewed again. So an
@@ -194,13 +194,13 @@ def _is_later(grant: Grant, seen: Seen) -> bool:
     return timelines.precedes(grant.version, 0, seen.version, 0)
 
 
-def _is_listed(grant: Grant, seen: Seen) -> bool:
+def _is_listed(grant: Grant, seen: LastSeen) -> bool:
     """Whether a complete list showed the object so when the last ask could no longer land."""
     return seen.listed_us >= grant.asked_us + LANDED_US
 
 
 def _less(
-    draft: TreeOverlay, grant: Grant, seen: Seen, confirmed: Mapping[tuple[str, str], int]
+    draft: TreeOverlay, grant: Grant, seen: LastSeen, confirmed: Mapping[tuple[str, str], int]
 ) -> Release | None:
     """The release of one grant after this observation of the object."""
     node = draft.node(grant.quota)
@@ -223,13 +223,13 @@ def _less(
     return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
 
 
-def _gone(held: list[Grant], gone: Seen | Absent, reason: str) -> list[Release]:
+def _gone(held: list[Grant], gone: LastSeen | Absent, reason: str) -> list[Release]:
     """The releases of an absent object's grants: everything but the live pods below it, as they still end."""
     left = [(grant, _left(grant, gone)) for grant in held]
     return [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
 
 
-def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
+def _left(grant: Grant, gone: LastSeen | Absent) -> dict[str, int]:
     """The rest of a grant of an absent object."""
     if gone.is_raised:
         return grant.charge
@@ -244,7 +244,7 @@ def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
     return _fallen(grant, summed(gone.below, gone.types))
 
 
-def _may_be_of(grant: Grant, gone: Seen) -> bool:
+def _may_be_of(grant: Grant, gone: LastSeen) -> bool:
     """Whether an object that only a list ended may have got the grant's quota or models before that.
 
     The change was admitted, for no older version than the last observed one. The pods below are charged in both
@@ -267,7 +267,7 @@ def _facts(
     draft: TreeOverlay,
     adopted: AdmissionDecided | None,
     releases: list[Release],
-    evidence: Evidence,
+    evidence: ChargeEvidence,
 ) -> list[AdmissionDecided | AdmissionReleased]:
     facts: list[AdmissionDecided | AdmissionReleased] = [adopted] if adopted is not None else []
     if releases:
@@ -283,31 +283,35 @@ def _facts(
     return facts
 
 
-def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -> Evidence:
+def _recorded(
+    seen: LastSeen | Absent, read: int, confirmed: tuple[str, ...] = ()
+) -> ChargeEvidence:
     """The recorded part of an observation: exactly the part behind its decision."""
     live = dict(seen.live)
     if isinstance(seen, Absent):
-        return Evidence(
+        return ChargeEvidence(
             read, listed_us=seen.listed_us, live=live, is_absent=True, is_raised=seen.is_raised
         )
     if seen.is_gone:
-        return Evidence(
+        return ChargeEvidence(
             read, seen.quota, types=seen.types, listed_us=seen.listed_us, version=seen.version, live=live,
             holder=seen.holder, is_gone=True, is_raised=seen.is_raised, awaited=dict(seen.awaited),
         )  # fmt: skip
     if seen.holder is not None:
-        return Evidence(read, listed_us=seen.listed_us, version=seen.version, holder=seen.holder)
-    return Evidence(
+        return ChargeEvidence(
+            read, listed_us=seen.listed_us, version=seen.version, holder=seen.holder
+        )
+    return ChargeEvidence(
         read, seen.quota, seen.demand, seen.types, seen.seen_us, seen.listed_us, seen.version, live,
         confirmed=confirmed, awaited=dict(seen.awaited),
     )  # fmt: skip
 
 
-def seen_again(evidence: Evidence, uid: str) -> Seen | Absent:
+def seen_again(evidence: ChargeEvidence, uid: str) -> LastSeen | Absent:
     """The observation of an object, from its record."""
     if evidence.is_absent:
         return Absent(uid, evidence.listed_us, evidence.live, evidence.is_raised)
-    return Seen(
+    return LastSeen(
         uid, "", "", "", evidence.quota, evidence.demand, evidence.types, evidence.seen_us,
         evidence.is_gone, evidence.version, evidence.listed_us, live=evidence.live,
         holder=evidence.holder, is_raised=evidence.is_raised, awaited=evidence.awaited,
@@ -350,7 +354,7 @@ def declared(draft: TreeOverlay, seen: SeenQuota, read: int = 0) -> QuotaDeclare
     return _observed(draft, seen, read, settles)
 
 
-def _is_gone(node: Node, seen: SeenQuota) -> bool:
+def _is_gone(node: TreeNode, seen: SeenQuota) -> bool:
     """Whether no admitted quota can exist here any more.
 
     The delete of an earlier object with this name is no evidence about the next one.
@@ -367,5 +371,5 @@ def _observed(
         number=draft.number, quota=seen.name, uid=seen.uid, kind=seen.kind, parent=seen.parent,
         stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",
         spec=seen.spec, settles=settles, based_on=draft.tree.sequence,
-        evidence=Evidence(read, seen_us=seen.seen_us),
+        evidence=ChargeEvidence(read, seen_us=seen.seen_us),
     )  # fmt: skip

@@ -20,7 +20,7 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
-from bus.events.admissions import AdmissionDecided, AdmissionReleased, Evidence, Release
+from bus.events.admissions import AdmissionDecided, AdmissionReleased, ChargeEvidence, Release
 from projections.quota_trees import Grant, TreeOverlay
 from reactors.admission.deciding.decide import UNANSWERED
 from reactors.engine.journals import Journals
@@ -119,7 +119,7 @@ class Withdrawals:
             draft = TreeOverlay(tree)
             release = Release(fact.quota, fact.uid, UNANSWERED, request=fact.request)
             read = self._journals.sequence
-            evidence = Evidence(read, number=fact.number, before=asked.before)
+            evidence = ChargeEvidence(read, number=fact.number, before=asked.before)
             draft.add(taken_back(draft, release, evidence), self._clock.now_us())
             try:
                 return await self._journals.append(
@@ -129,7 +129,7 @@ class Withdrawals:
                 await self._journals.newer(tree, draft.known, refused)
 
 
-def taken_back(draft: TreeOverlay, release: Release, evidence: Evidence) -> AdmissionReleased:
+def taken_back(draft: TreeOverlay, release: Release, evidence: ChargeEvidence) -> AdmissionReleased:
     """The entry that withdraws a decision: the object's amounts from now on. Pure.
 
     ``release`` names the object and the review, ``evidence`` the decision and the earlier charge.

@@ -31,7 +31,7 @@ from projections.quota_trees.tree import Fact
 from reactors.admission.deciding.capacity import capacity, sized
 from reactors.admission.deciding.decide import UNANSWERED
 from reactors.admission.deciding.declare import MAX_LEVELS
-from reactors.admission.deciding.reconcile import Absent, Seen, SeenQuota, declared, settle
+from reactors.admission.deciding.reconcile import Absent, LastSeen, SeenQuota, declared, settle
 from reactors.admission.deciding.storable import storable
 from reactors.admission.reconciling.first_charges import FirstCharges, append
 from reactors.admission.state.evidence import evidence, seen_in
@@ -281,7 +281,7 @@ class Reconciler:
         live = summed(seen.live, seen.types)
         return node is not None and any(n > charge.get(key, 0) for key, n in live.items())
 
-    def _as_asked(self, seen: Seen) -> Seen:
+    def _as_asked(self, seen: LastSeen) -> LastSeen:
         """A pod's facts lack its limits. If its requests equal the granted ones, so do its limits."""
         for name in self._journals.holders.get(seen.uid, ()):
             tree = self._journals.tree(name)
@@ -291,9 +291,9 @@ class Reconciler:
                     return msgspec.structs.replace(seen, demand=asked)
         return seen
 
-    async def _settle(self, tree: Tree, found: Seen | Absent, read: int) -> None:
+    async def _settle(self, tree: Tree, found: LastSeen | Absent, read: int) -> None:
         draft = TreeOverlay(tree)
-        if isinstance(found, Seen):
+        if isinstance(found, LastSeen):
             self._unsettled.confirm(tree, found)
         await self._store(draft, settle(draft, found, self._unsettled.confirmed(tree), read))
         self._unsettled.released(tree, found.uid)

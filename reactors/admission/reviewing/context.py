@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from bus.clock import Clock
-from reactors.admission.deciding.appending import Decisions
+from reactors.admission.deciding.appending import TreeDecisions
 from reactors.admission.deciding.mapping import QuotaRef
 from reactors.admission.deciding.withdrawing import Withdrawals
 from reactors.admission.reviewing.children import Children
@@ -27,7 +27,7 @@ class Context(msgspec.Struct, frozen=True):
     view: AdmissionState
     journals: Journals
     children: Children
-    decisions: Decisions
+    decisions: TreeDecisions
     clock: Clock
     ahead: Ahead
     #: None: a decision stored too late for its answer lapses.

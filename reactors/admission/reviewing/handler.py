@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bus.clock import Clock
 from bus.errors import DemandError
 from reactors.admission.coverage.owners import Controllers
-from reactors.admission.deciding.appending import UNKNOWN, Decisions
+from reactors.admission.deciding.appending import UNKNOWN, TreeDecisions
 from reactors.admission.deciding.messages import (
     ALLOWED,
     TOO_MANY,
@@ -51,7 +51,7 @@ class Handler:
     ) -> None:
         """``rate`` None: any number of requests. ``withdrawals`` None: decisions without a delivered answer lapse."""
         children = Children(view, clock, controllers or Controllers())
-        decisions = Decisions(journals, clock)
+        decisions = TreeDecisions(journals, clock)
         self._context = Context(view, journals, children, decisions, clock, ahead, withdrawals)
         self._buckets = Buckets(rate) if rate else None
 

@@ -36,7 +36,7 @@ Json = dict[str, Any]
 Find = Callable[[str, str, str], str]
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class TrialAnswer(msgspec.Struct, frozen=True):
     """The answer to one object. ``quota`` "" = it has none."""
 
     kind: str
@@ -52,7 +52,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     largest: dict[str, int] = {}
 
 
-class Trial:
+class AdmissionTrial:
     """A session of questions about one cluster. ``places`` and ``trees`` are those of its journals."""
 
     def __init__(
@@ -74,12 +74,12 @@ class Trial:
         self._drafts: dict[str, TreeOverlay] = {}
         self._asked = 0
 
-    def evaluate(self, object: Json, namespace: str) -> Evaluation:
+    def evaluate(self, object: Json, namespace: str) -> TrialAnswer:
         """The answer to one object; ``namespace`` is where it goes if it names none itself."""
         metadata = object.get("metadata") or {}
         group = str(object["apiVersion"]).rpartition("/")[0]
         name = str(metadata.get("name") or metadata.get("generateName") or "")
-        evaluation = Evaluation(
+        evaluation = TrialAnswer(
             str(object["kind"]), str(metadata.get("namespace") or namespace), name, "", True,
             "not-governed",
         )  # fmt: skip
@@ -93,7 +93,7 @@ class Trial:
                 evaluation, is_admitted=False, reason="demand-unreadable", message=str(error)
             )
 
-    def _workload(self, object: Json, kind: kinds.Kind, evaluation: Evaluation) -> Evaluation:
+    def _workload(self, object: Json, kind: kinds.Kind, evaluation: TrialAnswer) -> TrialAnswer:
         asked = partial(self._view.state.asked, namespace=evaluation.namespace)
         known = self._find(evaluation.kind, evaluation.namespace, evaluation.name)
         if not known:
@@ -133,7 +133,7 @@ class Trial:
             decision=decision, advice=advice,
         )  # fmt: skip
 
-    def _quota(self, object: Json, kind: str, evaluation: Evaluation) -> Evaluation:
+    def _quota(self, object: Json, kind: str, evaluation: TrialAnswer) -> TrialAnswer:
         known = self._view.quotas.get((kind, evaluation.name))
         is_there = known is not None and known.spec is not None
         uid = known.uid if known is not None and is_there else "new"

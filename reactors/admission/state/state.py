@@ -20,15 +20,15 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.runtimes import TrainingRuntimeObserved, TrainingRuntimeVanished
 from bus.events.vocabulary import Fact, read
 from bus.kube.kinds.runtime_use import CLUSTER_KIND, NAMESPACED_KIND
-from projections.attribution import Rule
+from projections.attribution import AttributionRule
 from projections.cluster import POD, Change, ClusterState, Gone, Pod, Workload, rows
 from projections.cluster.devices import ClaimTemplate, DeviceClaim, DeviceClass, DeviceSlice
 from projections.engine.parts import Part
-from projections.quota_trees import Node
+from projections.quota_trees import TreeNode
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import rule_of
 from reactors.admission.coverage.coverage import Charges, Coverage, SavedCoverage, names_owner
-from reactors.admission.coverage.objects import Object, Objects
+from reactors.admission.coverage.objects import ChargedObjects, Object
 from reactors.admission.deciding.elastics import ElasticQuotas, SavedQuotas
 from reactors.admission.deciding.mapping import LABEL, QuotaRef, counted, place
 from reactors.admission.deciding.reconcile import SeenQuota
@@ -59,7 +59,7 @@ class SavedAdmission(msgspec.Struct):
     _own: set[str]
     quotas: dict[tuple[str, str], SeenQuota]
     elastics: SavedQuotas
-    _rules: dict[str, Rule]
+    _rules: dict[str, AttributionRule]
     _ending: dict[str, Gone]
     coverage: SavedCoverage
 
@@ -104,11 +104,11 @@ class AdmissionState(Part):
         self.state = state if state is not None else ClusterState()
         #: Pods without a covering owner, or with an uncertain one: workloads themselves.
         self._own: set[str] = set()
-        self.objects = Objects(self.state, self._own)
+        self.objects = ChargedObjects(self.state, self._own)
         self.quotas: dict[tuple[str, str], SeenQuota] = {}
         self.elastics = ElasticQuotas()
         #: Of business quotas by name, as last observed, also of deleted ones.
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, AttributionRule] = {}
         #: See :func:`reactors.admission.deciding.mapping.place`.
         self.requires_namespaces = requires_namespaces
         #: Deleted owners with ending pods below: the end of these releases the owner's charge.
@@ -223,7 +223,7 @@ class AdmissionState(Part):
             self.coverage.lost(pod)
         self.changed.add(uid)
 
-    def quota_listed(self, node: Node, listed_us: int, *, is_there: bool) -> None:
+    def quota_listed(self, node: TreeNode, listed_us: int, *, is_there: bool) -> None:
         """Fold a complete list with or without the object of a quota with unfinished changes."""
         name = (node.kind, node.name)
         known = self.quotas.get(name)

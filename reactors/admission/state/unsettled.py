@@ -11,9 +11,9 @@ from bus.clock import SECOND_US
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.cluster import covers
-from projections.quota_trees import Node, Tree
+from projections.quota_trees import Tree, TreeNode
 from projections.quota_trees.shape import Grant
-from reactors.admission.deciding.reconcile import Seen, shows
+from reactors.admission.deciding.reconcile import LastSeen, shows
 from reactors.engine.journals import Journals
 
 #: Between two useless lists of a kind: at first, and at most.
@@ -58,7 +58,7 @@ class Unsettled:
         """By quota and object: the number of a tree's newest entry that is observed to have landed."""
         return self._confirmed.setdefault(tree.name, {})
 
-    def confirm(self, tree: Tree, seen: Seen) -> None:
+    def confirm(self, tree: Tree, seen: LastSeen) -> None:
         """Fold an observed object: the charges shown by it have landed."""
         for quota in tree.holders.get(seen.uid, ()):
             grant = tree.nodes[quota].grants[seen.uid]
@@ -96,7 +96,7 @@ class Unsettled:
             )
         return kinds
 
-    def quotas(self) -> list[Node]:
+    def quotas(self) -> list[TreeNode]:
         """Every quota of every tree."""
         return [node for tree in self._journals.trees.values() for node in tree.nodes.values()]
 

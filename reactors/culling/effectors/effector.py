@@ -47,7 +47,7 @@ SCALED = frozenset({"StatefulSet", "Deployment"})
 ATTEMPTS = 4
 
 
-class Objects(Protocol):
+class CullClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
@@ -78,7 +78,7 @@ class CullEffector:
     minutes old) and the stop. Without it, the last probe is skipped.
     """
 
-    def __init__(self, cluster: Objects, clock: Clock, look: LastLook | None = None) -> None:
+    def __init__(self, cluster: CullClient, clock: Clock, look: LastLook | None = None) -> None:
         self._cluster = cluster
         self._clock = clock
         self._look = look

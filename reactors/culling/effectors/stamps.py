@@ -24,7 +24,7 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.events.decisions import Target
-from reactors.culling.effectors.effector import Objects
+from reactors.culling.effectors.effector import CullClient
 from reactors.culling.effectors.patches import annotations_of, patch_of, path_of
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.stamps import Stamping, changes, stampings
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 class StampWriter:
     """Keeps the stamps of all Notebooks of ``replica``."""
 
-    def __init__(self, replica: Replica, cluster: Objects, clock: Clock) -> None:
+    def __init__(self, replica: Replica, cluster: CullClient, clock: Clock) -> None:
         self._replica = replica
         self._cluster = cluster
         self._clock = clock

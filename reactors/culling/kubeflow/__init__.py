@@ -15,14 +15,14 @@ from reactors.culling.kubeflow.annotations import (
     is_stopped,
     stop,
 )
-from reactors.culling.kubeflow.reconcile import Pass, reconcile, reconcile_with_terminals
+from reactors.culling.kubeflow.reconcile import ReconcilePass, reconcile, reconcile_with_terminals
 
 __all__ = [
     "CHECKED_AT",
     "LAST_ACTIVITY",
     "STOPPED",
     "Notebook",
-    "Pass",
+    "ReconcilePass",
     "Stamp",
     "all_idle",
     "is_idle",

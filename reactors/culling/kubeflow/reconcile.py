@@ -1,6 +1,6 @@
 """One pass of the culling controller over one Notebook: from its annotations and the answers to the new annotations.
 
-The answers are arguments, although a pass asks only when it is due: :attr:`Pass.probed` lists the answers it used.
+The answers are arguments, although a pass asks only when it is due: :attr:`ReconcilePass.probed` lists the answers it used.
 
 Source: docs/culling.md; culling_controller.go lines 78 to 162, and the Open Data Hub fork's.
 """
@@ -27,7 +27,7 @@ from reactors.culling.kubeflow.annotations import (
 )
 
 if TYPE_CHECKING:
-    from bus.notebooks.prober import Answer as Reply
+    from bus.notebooks.prober import ProbeResponse as Reply
 
 #: The fork reads no more of an answer than this; the rest of a longer one is missing to the parser.
 FORK_BODY_BYTES = 1 << 20
@@ -35,7 +35,7 @@ FORK_BODY_BYTES = 1 << 20
 Decision = Literal["gone", "already_stopped", "no_pod", "initialised", "too_soon", "keep", "cull"]
 
 
-class Pass(msgspec.Struct, frozen=True):
+class ReconcilePass(msgspec.Struct, frozen=True):
     """The result of one pass. ``annotations`` None = no object, or no map on it."""
 
     decision: Decision
@@ -56,7 +56,7 @@ def reconcile(
     idle_minutes: int,
     period_minutes: int,
     now: Stamp,
-) -> Pass:
+) -> ReconcilePass:
     """One pass of the controller of Kubeflow 1.8. ``now`` carries the controller's zone.
 
     A busy kernel is activity now; idle kernels' newest stamp replaces the stored one, older or not; anything else leaves
@@ -68,13 +68,13 @@ def reconcile(
         return _activity(kernels, now)
 
     looked, writes = _look(notebook, pod_exists, period_minutes, now, probe)
-    if isinstance(looked, Pass):
+    if isinstance(looked, ReconcilePass):
         return looked
     found, paths = looked, (_path(looked, "kernels"),)
     if is_idle(found.annotations, idle_minutes, now):
         culled = stop(found, now)
-        return Pass("cull", culled.annotations, period_minutes * 60, paths, writes + 1)
-    return Pass("keep", found.annotations, period_minutes * 60, paths, writes)
+        return ReconcilePass("cull", culled.annotations, period_minutes * 60, paths, writes + 1)
+    return ReconcilePass("keep", found.annotations, period_minutes * 60, paths, writes)
 
 
 def reconcile_with_terminals(
@@ -86,7 +86,7 @@ def reconcile_with_terminals(
     idle_minutes: int,
     period_minutes: int,
     now: Stamp,
-) -> Pass:
+) -> ReconcilePass:
     """One pass of the Open Data Hub fork: terminals count too, no stamp moves backwards, one update holds everything."""
 
     def probe(notebook: Notebook) -> Annotations:
@@ -99,13 +99,13 @@ def reconcile_with_terminals(
         return changes | _forward(after, {LAST_ACTIVITY: newest} if newest else {})
 
     looked, writes = _look(notebook, pod_exists, period_minutes, now, probe)
-    if isinstance(looked, Pass):
+    if isinstance(looked, ReconcilePass):
         return looked
     paths = (_path(looked, "kernels"), _path(looked, "terminals"))
     if is_idle(looked.annotations, idle_minutes, now):
         culled = with_annotations(looked, {STOPPED: now.text()})
-        return Pass("cull", culled.annotations, period_minutes * 60, paths, writes)
-    return Pass("keep", looked.annotations, period_minutes * 60, paths, writes)
+        return ReconcilePass("cull", culled.annotations, period_minutes * 60, paths, writes)
+    return ReconcilePass("keep", looked.annotations, period_minutes * 60, paths, writes)
 
 
 def _look(
@@ -114,20 +114,20 @@ def _look(
     period_minutes: int,
     now: Stamp,
     probe: Callable[[Notebook], Annotations],
-) -> tuple[Pass | Notebook, int]:
+) -> tuple[ReconcilePass | Notebook, int]:
     """The common steps of both controllers: a pass that ended early, or the notebook as probed; and updates sent."""
     if notebook is None:
-        return Pass("gone", None), 0
+        return ReconcilePass("gone", None), 0
     if is_stopped(notebook.annotations) or not pod_exists:
         why: Decision = "already_stopped" if is_stopped(notebook.annotations) else "no_pod"
-        return Pass(why, without_bookkeeping(notebook).annotations, writes=1), 0
+        return ReconcilePass(why, without_bookkeeping(notebook).annotations, writes=1), 0
     writes = 0
     if not {LAST_ACTIVITY, CHECKED_AT} <= (notebook.annotations or {}).keys():
         notebook = with_annotations(notebook, {LAST_ACTIVITY: now.text(), CHECKED_AT: now.text()})
         writes = 1
     if not is_due(notebook.annotations, period_minutes, now):
         early: Decision = "initialised" if writes else "too_soon"
-        return Pass(early, notebook.annotations, period_minutes * 60, writes=writes), 0
+        return ReconcilePass(early, notebook.annotations, period_minutes * 60, writes=writes), 0
     changes = {**probe(notebook), CHECKED_AT: now.text()}
     return with_annotations(notebook, changes), writes + 1
 

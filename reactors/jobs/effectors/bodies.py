@@ -17,7 +17,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.errors import ObservationError
 from bus.events.decisions import CreateReplica, ReportJob, Target
 from bus.events.pods import Owner
-from bus.events.workloads import Condition, ReplicaCounts, by_replica_type
+from bus.events.workloads import ReplicaCounts, WorkloadCondition, by_replica_type
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.records import Metadata
 from bus.sources.podgroups import KOORDINATOR, gang_terms
@@ -31,10 +31,10 @@ from reactors.jobs.shape import (
     OPERATOR,
     ROLE,
     TYPE,
-    Gang,
+    GangScheduler,
     Job,
+    JobStatus,
     Slot,
-    Status,
     selects,
 )
 from reactors.jobs.steps import has_place, us
@@ -101,7 +101,7 @@ def job_in(kind: str, found: Mapping[str, Any]) -> Job:
     training = training_of(kind, metadata, found.get("spec"), found.get("status"))
     if training is None:
         raise ObservationError("the job's specification cannot be read")
-    status = Status(
+    status = JobStatus(
         training.conditions, training.counts, us(training.start), us(training.completion)
     )
     return Job(
@@ -120,7 +120,7 @@ def check_template(found: Mapping[str, Any], job: Job, type: str) -> None:
 
 def pod(found: Mapping[str, Any], job: Job, slot: Slot, decision: CreateReplica) -> Json:
     """The decided pod for one slot of the job in ``found``."""
-    gang = Gang(decision.gang_scheduler) if decision.gang_scheduler else None
+    gang = GangScheduler(decision.gang_scheduler) if decision.gang_scheduler else None
     plan = pod_plan(job, slot, gang)
     template = _template(found, job, slot)
     metadata = template.get("metadata") or {}
@@ -279,7 +279,7 @@ def _selector(job: Target, type: str) -> Json:
     return {"selector": ",".join(f"{name}={text}" for name, text in labels.items())}
 
 
-def _condition(one: Condition, before: Mapping[str, Any] | None, at: str) -> Json:
+def _condition(one: WorkloadCondition, before: Mapping[str, Any] | None, at: str) -> Json:
     if before is not None and before.get("reason") == one.reason:
         # The end of a job turns ``Running`` off and changes no more of it; all others stay as they are.
         return {**before, "status": one.status}

@@ -19,8 +19,8 @@ from reactors.jobs.effectors.making import (
     DONE,
     LONGEST,
     NAMESAKE,
+    JobClient,
     Json,
-    Objects,
     Outcome,
     is_of,
     made,
@@ -34,7 +34,7 @@ class PodGroupEffector:
     #: Its decisions.
     verbs: ClassVar[tuple[type[Decision], ...]] = (KeepPodGroup, EndPodGroup)
 
-    def __init__(self, cluster: Objects) -> None:
+    def __init__(self, cluster: JobClient) -> None:
         self._cluster = cluster
 
     async def act(self, decision: Decision) -> Outcome:

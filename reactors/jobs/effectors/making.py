@@ -25,7 +25,7 @@ DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
 
 
-class Objects(Protocol):
+class JobClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
@@ -45,7 +45,7 @@ class Objects(Protocol):
         ...
 
 
-async def made(cluster: Objects, collection: str, body: Json, owner: str) -> str:
+async def made(cluster: JobClient, collection: str, body: Json, owner: str) -> str:
     """Make an object, unless it exists. Returns the fault of a foreign object of its name; "" = none."""
     try:
         await cluster.create(collection, body)
@@ -57,7 +57,7 @@ async def made(cluster: Objects, collection: str, body: Json, owner: str) -> str
     return ""
 
 
-async def _taken(cluster: Objects, path: str, body: Json, owner: str) -> str:
+async def _taken(cluster: JobClient, path: str, body: Json, owner: str) -> str:
     try:
         there = await cluster.get(path)
     except NotFoundError:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bus.events.decisions import ReportJob
-from bus.events.workloads import Condition
+from bus.events.workloads import WorkloadCondition
 from reactors.effectors.events import LONGEST_NOTE, micro_time
 
 Json = dict[str, Any]
@@ -36,7 +36,9 @@ def path(namespace: str) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 
-def records(decision: ReportJob, before: Sequence[Condition], api_version: str) -> Iterator[Json]:
+def records(
+    decision: ReportJob, before: Sequence[WorkloadCondition], api_version: str
+) -> Iterator[Json]:
     """The Events of a status that replaces one with the conditions ``before``.
 
     Their names follow from the decision, so no second attempt makes a second Event.

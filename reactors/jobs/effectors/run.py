@@ -41,14 +41,14 @@ from reactors.jobs.effectors.making import (
     DONE,
     LONGEST,
     NAMESAKE,
+    JobClient,
     Json,
-    Objects,
     Outcome,
     is_of,
     made,
 )
 from reactors.jobs.replicas import replica_name
-from reactors.jobs.shape import Slot, Status
+from reactors.jobs.shape import JobStatus, Slot
 from reactors.jobs.steps import SERVICE_MISSING, is_same
 
 #: Attempts on a job that changes between read and write, before it waits for the next round.
@@ -71,7 +71,7 @@ class JobEffector:
         CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob,
     )  # fmt: skip
 
-    def __init__(self, cluster: Objects) -> None:
+    def __init__(self, cluster: JobClient) -> None:
         self._cluster = cluster
         #: Reads of jobs in progress, by path: pods of one job made at the same time share one read.
         self._readings: dict[str, asyncio.Future[Json]] = {}
@@ -180,7 +180,7 @@ class JobEffector:
             found = await self._job(decision)
             if found is None:
                 return NAMESAKE
-            wanted = Status(decision.conditions, decision.counts)
+            wanted = JobStatus(decision.conditions, decision.counts)
             there = bodies.job_in(decision.target.kind, found).status
             if is_same(there, wanted):
                 return DONE
@@ -200,7 +200,7 @@ class JobEffector:
         crashpoint("job.after_report")
         return DONE
 
-    async def _tell(self, decision: ReportJob, before: Status, api_version: str) -> None:
+    async def _tell(self, decision: ReportJob, before: JobStatus, api_version: str) -> None:
         """Send Events. They are only for readers: the status is written even if they fail."""
         path = notices.path(decision.target.namespace)
         for body in notices.records(decision, before.conditions, api_version):

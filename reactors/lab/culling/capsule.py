@@ -35,7 +35,7 @@ SOURCE = "capsule"
 MOST_EXPECTED = 1_000_000
 
 
-class Line(msgspec.Struct, frozen=True, order=True):
+class CapsuleLine(msgspec.Struct, frozen=True, order=True):
     """A decision as a capsule compares it, with every version of the rules. ``at`` is RFC 3339."""
 
     at: str
@@ -51,8 +51,8 @@ class Ran(msgspec.Struct, frozen=True):
 
     events: int
     same: int
-    missing: tuple[Line, ...]
-    new: tuple[Line, ...]
+    missing: tuple[CapsuleLine, ...]
+    new: tuple[CapsuleLine, ...]
 
     @property
     def is_as_expected(self) -> bool:
@@ -84,7 +84,7 @@ def ran(events: Iterable[Event], policy: CullingPolicy | None = None) -> Ran:
     except (EnvelopeError, ValidationError):
         raise BursarError("the capsule's policy cannot be read") from None
     lab = Lab(first.cluster, [(policy or own, "on")], earlier=nobody, rules=RULES[:1])
-    expected: list[Line] = []
+    expected: list[CapsuleLine] = []
     count = 0
     for event in rest:
         if event.source == SOURCE:
@@ -99,7 +99,7 @@ def ran(events: Iterable[Event], policy: CullingPolicy | None = None) -> Ran:
     return Ran(count, len(found) - len(new), tuple(missing), tuple(new))
 
 
-def _expected(event: Event) -> Line:
+def _expected(event: Event) -> CapsuleLine:
     try:
         fact = read(event, VOCABULARY)
     except EnvelopeError:
@@ -109,13 +109,13 @@ def _expected(event: Event) -> Line:
     return _line(fact)
 
 
-def _line(decision: Decision) -> Line:
+def _line(decision: Decision) -> CapsuleLine:
     target = decision.target
     verb = decision.wire_type.removeprefix("decision.")
     at = format_stamp(decision.at_us)
-    return Line(at, verb, target.kind, target.namespace, target.name, decision.reason)
+    return CapsuleLine(at, verb, target.kind, target.namespace, target.name, decision.reason)
 
 
-def _without(lines: list[Line], others: list[Line]) -> list[Line]:
+def _without(lines: list[CapsuleLine], others: list[CapsuleLine]) -> list[CapsuleLine]:
     """The lines that are not among the others, each of which stands for one."""
     return sorted((Counter(lines) - Counter(others)).elements())

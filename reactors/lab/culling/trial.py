@@ -30,7 +30,7 @@ from reactors.culling.state import NAME, CullingState
 from reactors.engine.replica import Replica, decision_event
 from reactors.lab.comparison import Played
 from reactors.lab.culling.due import DueNotebooks
-from reactors.lab.culling.world import CulledSpan, World
+from reactors.lab.culling.world import CulledSpan, NotebookWorld
 from reactors.lab.pods import Earlier, HeldAt, Pods, unbound
 from reactors.lab.rules import RULES, Rule, Sittings
 from reactors.lab.synthetic import SOURCE, govern, restored, saved
@@ -50,7 +50,7 @@ class Decided(msgspec.Struct, frozen=True):
 CullingPlayed: TypeAlias = Played[Decided, CulledSpan]
 
 
-class Trial:
+class CullingTrial:
     """A replica under trial, by one rule."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Trial:
         assert isinstance(state, CullingState)
         self._view = state
         self._rule: Rule = rule
-        self._world = World(state, policy, rule, pods, sittings)
+        self._world = NotebookWorld(state, policy, rule, pods, sittings)
         self._decided: list[Decided] = []
         govern(self._replica, NAME, mode, policy)
 
@@ -135,7 +135,10 @@ class Lab:
         self._pods, self._sittings = Pods(earlier, held_at), Sittings()
         knew = saved(known, reactor)
         self._trials = [
-            [Trial(cluster, rule, mode, policy, self._pods, self._sittings, knew) for rule in rules]
+            [
+                CullingTrial(cluster, rule, mode, policy, self._pods, self._sittings, knew)
+                for rule in rules
+            ]
             for policy, mode in policies
         ]
         self._last_us = 0

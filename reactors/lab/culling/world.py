@@ -62,7 +62,7 @@ class _Kept(msgspec.Struct):
     used_until_us: int
 
 
-class World:
+class NotebookWorld:
     """The notebooks under trial beside those on record. ``view``: what the trial knows."""
 
     def __init__(

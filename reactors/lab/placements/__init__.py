@@ -13,12 +13,20 @@ Pure but for its own state.
 Source: docs/lab.md; docs/scheduling.md.
 """
 
-from reactors.lab.placements.lives import Life, Lives
+from reactors.lab.placements.lives import PodLife, PodLives
 from reactors.lab.placements.outcome import PlacementChange, PlacementGroup, outcome
 from reactors.lab.placements.trial import PlacementLab, PlacementsPlayed
 from reactors.lab.placements.world import RULES, PlacementRule, Stay
 
 __all__ = [
-    "RULES", "Life", "Lives", "PlacementChange", "PlacementGroup", "PlacementLab", "PlacementRule", "PlacementsPlayed",
-    "Stay", "outcome",
+    "RULES",
+    "PlacementChange",
+    "PlacementGroup",
+    "PlacementLab",
+    "PlacementRule",
+    "PlacementsPlayed",
+    "PodLife",
+    "PodLives",
+    "Stay",
+    "outcome",
 ]  # fmt: skip

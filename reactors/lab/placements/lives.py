@@ -25,7 +25,7 @@ DAEMON_SET = "DaemonSet"
 LONGEST_BIND_US = 2 * SECOND_US
 
 
-class Life(msgspec.Struct):
+class PodLife(msgspec.Struct):
     """A pod on record. Times in microseconds UTC; 0 = it was not, or is not yet."""
 
     uid: str
@@ -48,7 +48,7 @@ class Life(msgspec.Struct):
         return max(self.ended_us - self.bound_us, 0) if self.bound_us and self.ended_us else 0
 
 
-class Lives:
+class PodLives:
     """Pods by uid, of those that came while nobody had given them a node, or that were given one since ``begin_us``.
 
     ``claims``: the claims of volumes that there were by then.
@@ -58,7 +58,7 @@ class Lives:
     reads = (PodObserved, PodVanished, PodsListed, ClaimObserved)
 
     def __init__(self, begin_us: int = 0, claims: Iterable[ClaimKey] = ()) -> None:
-        self.of: dict[str, Life] = {}
+        self.of: dict[str, PodLife] = {}
         #: The time of the newest event: that of one before it may be of a wrong clock.
         self.last_us = begin_us
         #: Namespaces and names of all claims of volumes that were seen.
@@ -126,7 +126,7 @@ class Lives:
             by_itself = is_over and not fact.disrupted and not fact.disruption
             self._end(life, at_us, is_work=by_itself and fact.deletion is None)
 
-    def _arrived(self, fact: PodState, at_us: int) -> Life | None:
+    def _arrived(self, fact: PodState, at_us: int) -> PodLife | None:
         """A pod that is seen for the first time; None where it had its node from the start, or before."""
         # What was seen before the period was made then.
         came_us = at_us if at_us > self._begin_us else _us(fact.created) or at_us
@@ -141,12 +141,12 @@ class Lives:
         except MalformedJsonError:
             return None
         kind = fact.owner.kind if fact.owner is not None else ""
-        return Life(
+        return PodLife(
             fact.uid, fact.namespace, fact.name, fact.team or "", kind, amounts.cpu_millicores,
             amounts.gpu_milligpus, came_us,
         )  # fmt: skip
 
-    def _end(self, life: Life, at_us: int, *, is_work: bool) -> None:
+    def _end(self, life: PodLife, at_us: int, *, is_work: bool) -> None:
         life.ended_us, life.is_work = max(at_us, life.bound_us), is_work
         self._alive.discard(life.uid)
         if life.runs_us:

@@ -22,7 +22,7 @@ from reactors.lab.comparison import (  # fmt: skip
     compare,
     interval,
 )
-from reactors.lab.placements.lives import DAEMON_SET, Life
+from reactors.lab.placements.lives import DAEMON_SET, PodLife
 from reactors.lab.placements.trial import PlacementsPlayed
 from reactors.lab.placements.world import RULES, Stay
 
@@ -38,7 +38,7 @@ class PlacementChange(Change[Stay], frozen=True):
     waited_s: int
 
     @property
-    def life(self) -> Life:
+    def life(self) -> PodLife:
         """The pod on record."""
         return self.decision.life
 
@@ -58,7 +58,7 @@ class PlacementGroup(Group[PlacementChange], frozen=True):
 
 
 def outcome(
-    played: Sequence[PlacementsPlayed], lives: Iterable[Life], *, by: By
+    played: Sequence[PlacementsPlayed], lives: Iterable[PodLife], *, by: By
 ) -> Comparison[PlacementChange, PlacementGroup]:
     """The rules' findings, put together. The first rule must be the likely one. ``lives``: all pods on record."""
     assert played[0].rule == RULES[0]
@@ -89,11 +89,11 @@ def _by_pod(stays: Iterable[Stay]) -> dict[str, list[Stay]]:
     return found
 
 
-def _recorded(life: Life) -> Stay:
+def _recorded(life: PodLife) -> Stay:
     return Stay(life, life.arrived_us, life.node, life.bound_us, life.ended_us)
 
 
-def _change(life: Life, stays: Sequence[Stay], until_us: int) -> PlacementChange:
+def _change(life: PodLife, stays: Sequence[Stay], until_us: int) -> PlacementChange:
     first = stays[0] if stays else Stay(life, life.arrived_us)
     kind: Kind = "same"
     if any(one.is_evicted for one in stays):

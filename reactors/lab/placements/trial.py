@@ -29,8 +29,8 @@ from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact, read
 from projections.cluster.rows import Node
 from reactors.engine.replica import Replica, decision_event
-from reactors.lab.placements.lives import Lives
-from reactors.lab.placements.world import RULES, PlacementRule, Stay, World, differing
+from reactors.lab.placements.lives import PodLives
+from reactors.lab.placements.world import RULES, PlacementRule, PlacementWorld, Stay, differing
 from reactors.lab.synthetic import event_at, govern, restored, saved
 from reactors.scheduling import NAME
 from reactors.scheduling.reactor import reactor
@@ -53,18 +53,18 @@ class PlacementsPlayed(msgspec.Struct, frozen=True):
     until_us: int
 
 
-class Trial:
+class PlacementTrial:
     """A replica under trial, by one rule."""
 
     def __init__(
-        self, cluster: str, rule: PlacementRule, policy: SchedulingPolicy, lives: Lives, known: bytes,
+        self, cluster: str, rule: PlacementRule, policy: SchedulingPolicy, lives: PodLives, known: bytes,
     ) -> None:  # fmt: skip
         self._replica = restored(reactor, cluster, known)
         state = self._replica.states[NAME]
         assert isinstance(state, SchedulingState)
         self._state, self._rule = state, rule
         names = tuple(one.name for one in policy.profiles)
-        self._world = World(rule, lives, names)
+        self._world = PlacementWorld(rule, lives, names)
         #: Since when somebody may be placed; None = nobody.
         self._since_us: int | None = None
         #: From when a pod may be placed to when that is tried, and to when it is bound; the moments of these binds.
@@ -199,7 +199,7 @@ class PlacementLab:
         self,
         cluster: str,
         policies: Sequence[SchedulingPolicy],
-        lives: Lives,
+        lives: PodLives,
         *,
         known: Replica | None = None,
         rules: Sequence[PlacementRule] = RULES,
@@ -210,7 +210,8 @@ class PlacementLab:
         # A rule that says of no pod on record what the likely one does not is not played.
         played = [RULES[0], *(rule for rule in rules if rule in differing(lives))]
         self._trials = [
-            [Trial(cluster, rule, policy, lives, knew) for rule in played] for policy in policies
+            [PlacementTrial(cluster, rule, policy, lives, knew) for rule in played]
+            for policy in policies
         ]
 
     @property
@@ -240,12 +241,12 @@ class PlacementLab:
         """Of each policy what each rule made of all that was played."""
         return [[*self._ended(trials)] for trials in self._trials]
 
-    def _ended(self, trials: Sequence[Trial]) -> Iterator[PlacementsPlayed]:
+    def _ended(self, trials: Sequence[PlacementTrial]) -> Iterator[PlacementsPlayed]:
         found = {one.rule: one for one in (trial.end(self._lives.last_us) for trial in trials)}
         for rule in self._rules:
             yield found.get(rule) or msgspec.structs.replace(found[RULES[0]], rule=rule)
 
-    def _each(self) -> Iterable[Trial]:
+    def _each(self) -> Iterable[PlacementTrial]:
         return (trial for of_policy in self._trials for trial in of_policy)
 
 

@@ -23,7 +23,7 @@ from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
 from projections.cluster import covers
 from projections.cluster.rows import ENDED
-from reactors.lab.placements.lives import DAEMON_SET, Life, Lives
+from reactors.lab.placements.lives import DAEMON_SET, PodLife, PodLives
 from reactors.lab.synthetic import event_at
 
 PlacementRule = Literal["likely", "as_long", "gave_up"]
@@ -32,7 +32,7 @@ RULES: tuple[PlacementRule, ...] = ("likely", "as_long", "gave_up")
 _decode = msgspec.json.Decoder(PodConstraints).decode
 
 
-def differing(lives: Lives) -> set[PlacementRule]:
+def differing(lives: PodLives) -> set[PlacementRule]:
     """The rules that say of some pod on record what the likely one does not."""
     ended = [life for life in lives.of.values() if life.ended_us]
     found: set[PlacementRule] = set()
@@ -46,7 +46,7 @@ def differing(lives: Lives) -> set[PlacementRule]:
 class Stay(msgspec.Struct):
     """A pod under trial, from when it waits. Times in microseconds UTC; 0 = it was not, or is not yet."""
 
-    life: Life
+    life: PodLife
     arrived_us: int
     node: str = ""
     bound_us: int = 0
@@ -57,10 +57,10 @@ class Stay(msgspec.Struct):
     is_again: bool = False
 
 
-class World:
+class PlacementWorld:
     """The pods under trial. ``lives``: all that became of them on record. ``schedulers``: names of the profiles that are tried."""
 
-    def __init__(self, rule: PlacementRule, lives: Lives, schedulers: tuple[str, ...]) -> None:
+    def __init__(self, rule: PlacementRule, lives: PodLives, schedulers: tuple[str, ...]) -> None:
         self._rule, self._lives, self._schedulers = rule, lives, schedulers
         #: All pods that waited, in the order in which they came.
         self.stays: list[Stay] = []
@@ -149,7 +149,7 @@ class World:
         for uid in [uid for uid, fact in self._placed.items() if fact.node == node]:
             yield from self.lose(uid, event)
 
-    def _come(self, life: Life, uid: str, at_us: int) -> Stay:
+    def _come(self, life: PodLife, uid: str, at_us: int) -> Stay:
         stay = Stay(life, at_us)
         self._here[uid] = stay
         self.stays.append(stay)
@@ -191,14 +191,14 @@ class World:
         life = self._here[uid].life
         return 0 < life.ended_us <= at_us and self._gives_up(life)
 
-    def _gives_up(self, life: Life) -> bool:
+    def _gives_up(self, life: PodLife) -> bool:
         """Whether a pod that is over on record goes although it waits under trial."""
         if not life.node:
             # Its owner waited as long, here as there.
             return True
         return self._rule != "as_long" and not life.is_work
 
-    def _until_us(self, life: Life, bound_us: int) -> int | None:
+    def _until_us(self, life: PodLife, bound_us: int) -> int | None:
         """When a pod ends that is bound now; None = not before the record does."""
         if not life.ended_us:
             return None

@@ -32,7 +32,7 @@ READS: tuple[type[Fact], ...] = (
 _JOURNAL = {fact.wire_type for fact in JOURNAL} | {AdmissionsGrouped.wire_type}
 
 
-class Journals:
+class RecordedJournals:
     """Entries by tree. ``readers``: of a process that knows nothing yet; None = nobody waited."""
 
     def __init__(self, readers: Readers | None = None) -> None:

@@ -24,7 +24,7 @@ from bus.events.admissions import (
 from projections.quota_trees import Tree
 from projections.quota_trees.tree import Fact
 from reactors.lab.quotas.burning import Burning
-from reactors.lab.quotas.shape import Held, Limits, Lives, amounts
+from reactors.lab.quotas.shape import HeldTime, Limits, Lives, amounts
 
 #: A quota, and an object that it holds something for.
 Place = tuple[str, str]
@@ -41,11 +41,11 @@ class Holdings:
         #: What is on record and not under trial.
         self.out: set[Place] = set()
         #: What runs under trial alone.
-        self._runs: dict[Place, Held] = {}
+        self._runs: dict[Place, HeldTime] = {}
         #: When something of these quotas ends, or is to be looked at; "" = nothing ends.
         self._moments: list[tuple[int, str, str]] = []
         self._touched: set[str] = set()
-        self.held: list[Held] = []
+        self.held: list[HeldTime] = []
 
     def on_record(self, fact: Fact, event: Event) -> Fact:
         """The next entry of the journal; as it is under trial, where only budgets and limits make it another one."""
@@ -126,7 +126,7 @@ class Holdings:
             self.out.add(place)
             until_us = self._lives.at(quota, uid, event.time_us).until_us
             demand = self.tree.nodes[quota].grants[uid].demand
-            self.held.append(Held(quota, True, *amounts(demand), event.time_us, until_us))
+            self.held.append(HeldTime(quota, True, *amounts(demand), event.time_us, until_us))
         self.apply(AdmissionReleased(number=0, releases=(Release(quota, uid, "tried"),)), event)
 
     def released(self, fact: AdmissionReleased, event: Event) -> list[str]:
@@ -180,5 +180,5 @@ class Holdings:
             tree.skip(event.sequence)
 
 
-def _held(fact: AdmissionDecided, from_us: int, until_us: int, *, is_saved: bool) -> Held:
-    return Held(fact.quota, is_saved, *amounts(fact.demand), from_us, until_us)
+def _held(fact: AdmissionDecided, from_us: int, until_us: int, *, is_saved: bool) -> HeldTime:
+    return HeldTime(fact.quota, is_saved, *amounts(fact.demand), from_us, until_us)

@@ -18,7 +18,7 @@ from reactors.lab.quotas.shape import Arrived, Queued, Reordered
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import unmet
 from reactors.queue.plan import WINDOW
-from reactors.queue.shape import Running, Waiting, ordered
+from reactors.queue.shape import Running, WaitingWorkload, ordered
 
 #: Nobody keeps anybody waiting: a thousand years.
 _ANYBODY = Queue(hold=True, order="BackFill", max_head_delay_seconds=1_000 * 365 * 86_400)
@@ -31,9 +31,9 @@ class Lines:
     """Those that were seen held, by quota and uid."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[str, Waiting]] = {}
+        self._waiting: dict[str, dict[str, WaitingWorkload]] = {}
         #: Of those that started: how they waited, since when they run, and whom they passed.
-        self._started: dict[str, tuple[Waiting, int, str]] = {}
+        self._started: dict[str, tuple[WaitingWorkload, int, str]] = {}
         self._known: set[str] = set()
         self._returned: set[str] = set()
         self._counted_us = 0
@@ -60,7 +60,7 @@ class Lines:
         """Whether it had to wait again."""
         return uid in self._returned
 
-    def of(self, quota: str, uid: str) -> Waiting:
+    def of(self, quota: str, uid: str) -> WaitingWorkload:
         """Somebody who waits. Raises KeyError."""
         return self._waiting[quota][uid]
 

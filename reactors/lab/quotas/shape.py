@@ -12,7 +12,7 @@ from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaDeclared
 from projections.quota_trees.tree import Fact
 from reactors.lab.rules import RULES, Rule
-from reactors.queue.shape import Waiting
+from reactors.queue.shape import WaitingWorkload
 
 #: A workload by what its user calls it: quota, kind, namespace, name.
 Workload = tuple[str, str, str, str]
@@ -66,7 +66,7 @@ class Arrived(msgspec.Struct, frozen=True):
     """A workload was seen held, which waits for ``quota``."""
 
     quota: str
-    waiting: Waiting
+    waiting: WaitingWorkload
 
 
 class Reordered(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class Changed(msgspec.Struct):
         return self.workload[0]
 
 
-class Held(msgspec.Struct):
+class HeldTime(msgspec.Struct):
     """A time in which something was held on record and not under trial (``is_saved``), or the other way round."""
 
     quota: str
@@ -140,7 +140,7 @@ class TreePlayed(msgspec.Struct, frozen=True):
 
     rule: Rule
     changed: tuple[Changed, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldTime, ...]
     answers: Mapping[str, tuple[int, int]]
 
 

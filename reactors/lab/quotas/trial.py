@@ -33,7 +33,7 @@ from reactors.lab.quotas.shape import (
     workload_of,
 )
 from reactors.lab.rules import Rule
-from reactors.queue.shape import NO_PRIORITY, Waiting
+from reactors.queue.shape import NO_PRIORITY, WaitingWorkload
 from reactors.rederive.reviews import decided_again, has_basis, is_review, request_of
 
 #: Most workloads of one quota that are asked for again when something is given back.
@@ -232,7 +232,7 @@ class TreeTrial:
         request = msgspec.structs.replace(
             request_of(fact, fact.basis), operation="RELEASE", review="", basis=None
         )
-        arrived = Arrived(fact.quota, Waiting(request, NO_PRIORITY, event.time_us))
+        arrived = Arrived(fact.quota, WaitingWorkload(request, NO_PRIORITY, event.time_us))
         self._know((fact.quota, fact.uid), workload_of(fact))
         self._queued(arrived, event)
 
@@ -285,7 +285,7 @@ class TreeTrial:
         self._change("let_in", workload_of(release), uid, event.time_us)
         self._run_unknown(release, event)
 
-    def _delayed(self, waiting: Waiting, life: Life, at_us: int) -> None:
+    def _delayed(self, waiting: WaitingWorkload, life: Life, at_us: int) -> None:
         """Somebody who waits, or would, is started at another moment than on record."""
         if abs(at_us - life.from_us) > SAME_US:
             one = waiting.request

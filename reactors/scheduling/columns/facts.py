@@ -11,7 +11,7 @@ from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.pod_terms import DisruptionBudget
 from projections.devices.demand import serving_class
 from reactors.scheduling.columns.arrivals import Arrivals
-from reactors.scheduling.columns.scvs import Cards, cards_of
+from reactors.scheduling.columns.scvs import ScvColumns, cards_of
 from reactors.scheduling.shape import SavedArrivals
 
 #: The API server's label of every namespace: its name.
@@ -25,7 +25,7 @@ class ClusterFacts:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        self._scvs: Cards | None = None
+        self._scvs: ScvColumns | None = None
         #: The kinds of pods, counted since the first reader.
         self.arrivals: Arrivals | None = None
 
@@ -49,7 +49,7 @@ class ClusterFacts:
         """Continue from saved counts."""
         self.arrivals = Arrivals.restored(saved)
 
-    def scvs(self, rows: Mapping[str, int]) -> Cards:
+    def scvs(self, rows: Mapping[str, int]) -> ScvColumns:
         """The cards in Scv objects. ``rows``: the rows of nodes, the same until :meth:`forget_scvs`."""
         if self._scvs is None:
             self._scvs = cards_of(self._cluster.current_scvs(), rows)

@@ -17,7 +17,7 @@ KNOWN_DEMANDS = 16_384
 REQUESTS = "requests."
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class ColumnRequest(msgspec.Struct, frozen=True, gc=False):
     """What a demand requests, as (column, amount), by name what no node offers, and what of cards."""
 
     demand: dict[str, int]
@@ -33,15 +33,15 @@ class Requests:
     def __init__(self, resources: Mapping[str, int]) -> None:
         self._resources = resources
         #: By the id of pods' demands, which many share.
-        self._known: dict[int, Request] = {}
+        self._known: dict[int, ColumnRequest] = {}
 
-    def of(self, pod: Pod) -> Request:
+    def of(self, pod: Pod) -> ColumnRequest:
         """The request of a pod. What no node offers has no column: tenants may name anything."""
         demand = pod.demand
         known = self._known.get(id(demand))
         if known is not None and known.demand is demand:
             return known
-        found = Request(demand, [], {}, bool(requested(demand)), cards.parts_of(pod))
+        found = ColumnRequest(demand, [], {}, bool(requested(demand)), cards.parts_of(pod))
         for key, amount in demand.items():
             if key.startswith(REQUESTS):
                 name = key.removeprefix(REQUESTS)

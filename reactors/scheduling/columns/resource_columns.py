@@ -10,7 +10,7 @@ import numpy.typing as npt
 from projections.cluster import Pod
 from projections.cluster.rows import Node
 from reactors.scheduling.columns.nodes import BASIC, CPU, MEMORY, MOST, STORAGE, Ints, moved
-from reactors.scheduling.columns.requests import REQUESTS, Request, Requests
+from reactors.scheduling.columns.requests import REQUESTS, ColumnRequest, Requests
 
 
 class ResourceColumns:
@@ -74,7 +74,7 @@ class ResourceColumns:
             request[at] = amount
         return request
 
-    def count(self, row: int, pod: Pod, request: Request, sign: int) -> None:
+    def count(self, row: int, pod: Pod, request: ColumnRequest, sign: int) -> None:
         """A pod holds its request on a node, with ``sign`` -1 no more."""
         for at, amount in request.amounts:
             self.free[row, at] -= sign * amount

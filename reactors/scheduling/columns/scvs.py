@@ -11,7 +11,7 @@ from projections.cluster.devices import Scv
 from reactors.scheduling.columns.nodes import Bools, Ints
 
 
-class Cards(msgspec.Struct, frozen=True):
+class ScvColumns(msgspec.Struct, frozen=True):
     """Memory in MB, clocks in MHz; the first six are by card, the rest by node."""
 
     row: Ints
@@ -29,7 +29,7 @@ class Cards(msgspec.Struct, frozen=True):
     free: Ints
 
 
-def cards_of(objects: Iterable[Scv], rows: Mapping[str, int]) -> Cards:
+def cards_of(objects: Iterable[Scv], rows: Mapping[str, int]) -> ScvColumns:
     """Of the nodes that have a row."""
     sums = np.zeros((4, len(rows)), np.int64)
     cards: list[tuple[int, ...]] = []
@@ -45,6 +45,6 @@ def cards_of(objects: Iterable[Scv], rows: Mapping[str, int]) -> Cards:
     found = np.array(cards, np.int64).reshape(-1, 8)
     at, healthy, total, free, clock, core, bandwidth, power = (found[:, n] for n in range(8))
     known, number, total_sum, free_sum = sums
-    return Cards(
+    return ScvColumns(
         at, healthy > 0, total, free, clock, core, bandwidth, power, known > 0, number, total_sum, free_sum
     )  # fmt: skip

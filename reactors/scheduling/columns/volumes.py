@@ -14,13 +14,13 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from projections.cluster import Change, ClusterState, Pod
-from projections.cluster.volumes import Claim, ClaimKey, CsiNode, StorageClass, Volume, claims_of
+from projections.cluster.volumes import ClaimKey, CsiNode, Pvc, StorageClass, Volume, claims_of
 from reactors.scheduling.columns.nodes import Ints
 
 #: The driver that attaches a volume, and what names the volume for it.
 Attachment: TypeAlias = tuple[str, str]
 
-KINDS = frozenset({Claim.kind, Volume.kind, StorageClass.kind, CsiNode.kind})
+KINDS = frozenset({Pvc.kind, Volume.kind, StorageClass.kind, CsiNode.kind})
 #: The limit of a node that says none.
 UNLIMITED = 2**31 - 1
 
@@ -76,7 +76,7 @@ class Volumes:
     def follow(self, change: Change) -> None:
         """A claim, a volume, a class or a CSINode changed."""
         for one in (change.before, change.after):
-            if isinstance(one, Claim):
+            if isinstance(one, Pvc):
                 self._stale.update(self._users.get((one.namespace, one.name), ()))
             elif isinstance(one, Volume):
                 self._stale.update(self._asked.get(one.name, ()))
@@ -105,14 +105,14 @@ class Volumes:
 
     # questions
 
-    def unbound(self, pod: Pod) -> list[Claim]:
+    def unbound(self, pod: Pod) -> list[Pvc]:
         """The claims of a pod that have to be bound before it is, or are bound to volumes that were not seen yet."""
         claims = [one for key in claims_of(pod) if (one := self.claim(*key)) is not None]
         return [one for one in claims if not one.is_bound or self.volume(one.volume) is None]
 
-    def claim(self, namespace: str, name: str) -> Claim | None:
+    def claim(self, namespace: str, name: str) -> Pvc | None:
         """A claim by its name; None for none."""
-        return self._cluster.claims.get(self._cluster.named(Claim.kind, namespace, name))
+        return self._cluster.claims.get(self._cluster.named(Pvc.kind, namespace, name))
 
     def volume(self, name: str) -> Volume | None:
         """A volume by its name; None for none."""
@@ -126,19 +126,19 @@ class Volumes:
         """Whether a pod on a node uses this claim."""
         return (namespace, name) in self._users
 
-    def waits(self, claim: Claim) -> bool:
+    def waits(self, claim: Pvc) -> bool:
         """Whether a claim without a volume gets one when the node of a pod is chosen."""
         made_by = self.storage_class(claim.storage_class) if claim.storage_class else None
         is_free = not claim.is_bound and not claim.volume
         return is_free and made_by is not None and made_by.waits_for_consumer
 
-    def candidate(self, claim: Claim) -> Volume | None:
+    def candidate(self, claim: Pvc) -> Volume | None:
         """A volume that a claim without one may be bound to, on some node; of several the first by uid."""
         free = (self._cluster.volumes[uid] for uid in self._free.get(claim.storage_class, ()))
         found = (volume for volume in free if _may_be_bound(volume, claim))
         return min(found, key=lambda volume: volume.uid, default=None)
 
-    def chosen(self, claim: Claim) -> set[int] | None:
+    def chosen(self, claim: Pvc) -> set[int] | None:
         """The rows where the volume of a claim without one will be, since a pod was given a node; None = not chosen yet."""
         if claim.selected_node:
             row = self._rows.get(claim.selected_node)
@@ -146,7 +146,7 @@ class Volumes:
         users = self._users.get((claim.namespace, claim.name))
         return set(users) if users else None
 
-    def attachment(self, claim: Claim) -> Attachment | None:
+    def attachment(self, claim: Pvc) -> Attachment | None:
         """What has to be attached to a node for a claim; None for nothing."""
         volume = self.volume(claim.volume) if claim.volume else None
         if volume is not None:
@@ -221,7 +221,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def _may_be_bound(volume: Volume, claim: Claim) -> bool:
+def _may_be_bound(volume: Volume, claim: Pvc) -> bool:
     """Whether a volume of the claim's class that no claim has may be the claim's, as far as its labels do not matter."""
     if volume.claim[1]:
         return volume.claim[:2] == (claim.namespace, claim.name)

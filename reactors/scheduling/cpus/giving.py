@@ -43,7 +43,7 @@ class NumaNode(msgspec.Struct, frozen=True):
     free: Mapping[str, int]
 
 
-class Room(msgspec.Struct):
+class CpuRoom(msgspec.Struct):
     """What a node has of CPUs and NUMA nodes, and who holds it. Never changed."""
 
     topology: Topology
@@ -87,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True):
         return self.wish.count if self.wish is not None else 0
 
 
-def refusal(ask: Ask, room: Room) -> str:
+def refusal(ask: Ask, room: CpuRoom) -> str:
     """Why a node cannot have what a pod wants, as :func:`given` says; "" = it can."""
     policy, is_free = ask.policy or room.policy, ask.wish is None or not ask.wish.is_required
     if not is_free or (policy in POLICIES and policy != SINGLE):
@@ -100,7 +100,7 @@ def refusal(ask: Ask, room: Room) -> str:
     return why
 
 
-def given(ask: Ask, room: Room) -> tuple[HeldCpus | None, str]:
+def given(ask: Ask, room: CpuRoom) -> tuple[HeldCpus | None, str]:
     """(what a pod gets, None = nothing that is counted; why the node cannot have it, "" = it can)."""
     why = impossible(ask, room)
     if why:
@@ -126,7 +126,7 @@ def given(ask: Ask, room: Room) -> tuple[HeldCpus | None, str]:
     return HeldCpus(_chosen(ask.wish, room, usable)), ""
 
 
-def impossible(ask: Ask, room: Room) -> str:
+def impossible(ask: Ask, room: CpuRoom) -> str:
     """Why a node could not have a pod if it were empty; "" = it could."""
     topology = room.topology
     if ask.wish is not None:
@@ -148,13 +148,13 @@ def impossible(ask: Ask, room: Room) -> str:
     return NOT_ALIGNED if least == 0 or (policy == SINGLE and least > 1) else ""
 
 
-def numa_amounts(ask: Ask, room: Room) -> dict[str, int]:
+def numa_amounts(ask: Ask, room: CpuRoom) -> dict[str, int]:
     """What a pod requests of what NUMA nodes offer."""
     offered = {name for one in room.numa for name in one.total}
     return {name: amount for name, amount in ask.amounts.items() if amount > 0 and name in offered}
 
 
-def fewest(ask: Ask, room: Room, needed: Mapping[str, int]) -> int:
+def fewest(ask: Ask, room: CpuRoom, needed: Mapping[str, int]) -> int:
     """How many NUMA nodes the pod would need on an empty node; 0 = all are too few."""
     own: Mapping[int, int] = room.topology.parts[0]
     if room.reserved or (ask.wish is not None and ask.wish.is_required):
@@ -169,7 +169,7 @@ def fewest(ask: Ask, room: Room, needed: Mapping[str, int]) -> int:
 
 
 def _aligned(
-    ask: Ask, room: Room, needed: Mapping[str, int], policy: str
+    ask: Ask, room: CpuRoom, needed: Mapping[str, int], policy: str
 ) -> Iterator[tuple[NumaNode, ...]]:
     """Sets of NUMA nodes with the room that the policy allows, the best first."""
     own = room.free_by[0]
@@ -197,17 +197,17 @@ def _has(parts: Collection[Mapping[str, int]], needed: Mapping[str, int]) -> boo
     )
 
 
-def _by_numa(room: Room, cpus: Iterable[int]) -> dict[int, int]:
+def _by_numa(room: CpuRoom, cpus: Iterable[int]) -> dict[int, int]:
     """How many of these CPUs lie on each NUMA node."""
     return Counter(room.topology.cpus[one].numa for one in cpus)
 
 
-def _cpus_of(room: Room, some: Collection[NumaNode]) -> set[int]:
+def _cpus_of(room: CpuRoom, some: Collection[NumaNode]) -> set[int]:
     nodes = {one.node for one in some}
     return {number for number, cpu in room.topology.cpus.items() if cpu.numa in nodes}
 
 
-def _usable(wish: Wish | None, room: Room, numa: Iterable[NumaNode] = ()) -> set[int]:
+def _usable(wish: Wish | None, room: CpuRoom, numa: Iterable[NumaNode] = ()) -> set[int]:
     """The free CPUs that lie on cores as a pod requires; of each of these NUMA nodes no more than all pods leave of its CPUs."""
     if wish is None:
         return set()
@@ -220,7 +220,7 @@ def _usable(wish: Wish | None, room: Room, numa: Iterable[NumaNode] = ()) -> set
     return usable - _misfits(wish, room, usable)
 
 
-def _picked(wish: Wish, room: Room, usable: Collection[int]) -> Collection[int]:
+def _picked(wish: Wish, room: CpuRoom, usable: Collection[int]) -> Collection[int]:
     """The CPUs that a pod gets of these."""
     away = room.topology.cpus.keys() - usable
     return pick(
@@ -229,12 +229,12 @@ def _picked(wish: Wish, room: Room, usable: Collection[int]) -> Collection[int]:
     ) or ()  # fmt: skip
 
 
-def _chosen(wish: Wish | None, room: Room, usable: Collection[int]) -> str:
+def _chosen(wish: Wish | None, room: CpuRoom, usable: Collection[int]) -> str:
     """The CPUs that a pod gets of these, which are enough, as a list; "" = it gets none for itself."""
     return "" if wish is None else written(_picked(wish, room, usable))
 
 
-def _misfits(wish: Wish, room: Room, free: Collection[int]) -> set[int]:
+def _misfits(wish: Wish, room: CpuRoom, free: Collection[int]) -> set[int]:
     """CPUs that a required policy leaves out: of cores that are not free as a whole, or all but the first free one of each core."""
     if not wish.is_required:
         return set()
@@ -248,7 +248,7 @@ def _misfits(wish: Wish, room: Room, free: Collection[int]) -> set[int]:
 
 
 def _shares(
-    nodes: Sequence[NumaNode], needed: Mapping[str, int], room: Room, cpuset: str
+    nodes: Sequence[NumaNode], needed: Mapping[str, int], room: CpuRoom, cpuset: str
 ) -> tuple[NumaShare, ...]:
     """What of each NUMA node is taken: of the CPUs where they lie, of the rest as much as the first ones have."""
     left = dict(needed)

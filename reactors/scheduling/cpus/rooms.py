@@ -20,7 +20,7 @@ from projections.cluster.loads import NodeTopology
 from projections.cluster.rows import Node
 from reactors.scheduling.columns.nodes import amounts_of
 from reactors.scheduling.columns.table import Placed
-from reactors.scheduling.cpus.giving import CPU, POLICIES, Ask, NumaNode, Room
+from reactors.scheduling.cpus.giving import CPU, POLICIES, Ask, CpuRoom, NumaNode
 from reactors.scheduling.cpus.picking import Bind, Holders, Strategy
 from reactors.scheduling.cpus.topology import Cpu, Topology
 from reactors.scheduling.cpus.wishes import wish_of
@@ -33,7 +33,7 @@ _REQUESTS = "requests."
 _NOTHING = CpuTerms()
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldCores(msgspec.Struct, frozen=True):
     """What a pod holds: CPUs, and by NUMA node and resource how much."""
 
     cpus: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ def room_of(
     strategy: Strategy,
     most_pods: int,
     default: Bind,
-) -> Room:
+) -> CpuRoom:
     """What a node has, and what its pods hold of it."""
     topology = _topology(numa.cpus) if numa is not None else _topology(())
     times: Counter[int] = Counter()
@@ -99,7 +99,7 @@ def room_of(
     if numa is not None:
         times.update({cpu: most_pods for cpu in parsed(numa.held) or ()})
     named = _label(node, STRATEGY)
-    return Room(
+    return CpuRoom(
         topology=topology,
         holders=Holders(times, by_core, by_numa),
         reserved=(parsed(numa.reserved) or frozenset()) if numa is not None else frozenset(),
@@ -112,20 +112,20 @@ def room_of(
     )
 
 
-def held_by(placed: Placed, topology: Topology) -> Held:
+def held_by(placed: Placed, topology: Topology) -> HeldCores:
     """What a pod on a node holds: by its decision and, once it is bound, by its annotation."""
     own = _held(placed.pod, placed.cpus, topology)
     holds = terms_of(placed.pod).holds if placed.pod.node else None
     if holds is None or holds == placed.cpus:
         return own
     more = _held(placed.pod, holds, topology)
-    return Held(own.cpus | more.cpus, own.amounts or more.amounts)
+    return HeldCores(own.cpus | more.cpus, own.amounts or more.amounts)
 
 
-def _held(pod: Pod, held: HeldCpus | None, topology: Topology) -> Held:
+def _held(pod: Pod, held: HeldCpus | None, topology: Topology) -> HeldCores:
     """As much as it requests at most, the CPUs of the lowest numbers."""
     if held is None or held == HeldCpus():
-        return Held()
+        return HeldCores()
     left = requests_of(pod)
     numbers = sorted(parsed(held.cpuset) or ())
     cpus = frozenset(numbers[: -(-left.get(CPU, 0) // 1000)])
@@ -141,10 +141,10 @@ def _held(pod: Pod, held: HeldCpus | None, topology: Topology) -> Held:
         for cpu in cpus & topology.cpus.keys():
             own = found.setdefault(topology.cpus[cpu].numa, {})
             own[CPU] = own.get(CPU, 0) + 1000
-    return Held(cpus, found)
+    return HeldCores(cpus, found)
 
 
-def is_taken(placed: Placed, room: Room) -> bool:
+def is_taken(placed: Placed, room: CpuRoom) -> bool:
     """Whether a pod, which ``room`` counts, holds what the node has not, or what others hold, too."""
     held, times = held_by(placed, room.topology), room.holders.times
     if any(

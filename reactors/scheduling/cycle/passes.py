@@ -23,7 +23,7 @@ from bus.events.policies import Mode
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.reservations import FAILED, Reservation, SavedReservations
 from projections.cluster.rows import Node
-from projections.cluster.volumes import Claim, ClaimKey, claims_of
+from projections.cluster.volumes import ClaimKey, Pvc, claims_of
 from reactors.scheduling.cycle.assumed_pods import AssumedPods
 from reactors.scheduling.cycle.profile_runners import ProfileRunners
 from reactors.scheduling.framework.contract import Cycle
@@ -35,7 +35,7 @@ from reactors.scheduling.queueing.messages import unschedulable
 from reactors.scheduling.queueing.queue import Queue
 from reactors.scheduling.queueing.quota_state import QUOTAS, Moved, QuotaState
 from reactors.scheduling.reservations.questions import WITHOUT_NODE
-from reactors.scheduling.shape import Assumed, Dealt, Mark, Waiting, holds
+from reactors.scheduling.shape import Assumed, Dealt, Mark, WaitingPod, holds
 
 
 class Scheduler:
@@ -94,7 +94,7 @@ class Scheduler:
         """The cluster changed: who waits, who is confirmed, who may be helped."""
         hints: set[Hint] = set()
         claims = {
-            (one.after.namespace, one.after.name) for one in changes if isinstance(one.after, Claim)
+            (one.after.namespace, one.after.name) for one in changes if isinstance(one.after, Pvc)
         }
         for change in changes:
             hints.update(hints_of(change))
@@ -212,7 +212,7 @@ class Scheduler:
 
     def restore(
         self,
-        waiting: Mapping[str, Sequence[Waiting]],
+        waiting: Mapping[str, Sequence[WaitingPod]],
         numbers: Mapping[str, int],
         assumed: Iterable[Assumed],
         reservations: SavedReservations | None,
@@ -299,7 +299,7 @@ def _touches(
             yield row.name
         elif isinstance(row, Reservation) and row.node:
             yield row.node
-        elif isinstance(row, Claim):
+        elif isinstance(row, Pvc):
             yield from _awaited([(row.namespace, row.name)], queues)
     before, after = change.before, change.after
     if isinstance(after, Pod) and holds(after):

@@ -27,7 +27,7 @@ from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.framework.contract import Alike, Cycle, Preemption, Together
 from reactors.scheduling.framework.explaining import Candidate, best
 from reactors.scheduling.framework.runner import Framework
-from reactors.scheduling.preemption.making_room import MOST_SEATS, Room
+from reactors.scheduling.preemption.making_room import MOST_SEATS, GangRoom
 from reactors.scheduling.preemption.nominations import hold
 from reactors.scheduling.queueing.messages import unschedulable
 from reactors.scheduling.queueing.queue import Place, Queued
@@ -44,7 +44,7 @@ LONG_STEPS = 25_000
 Member: TypeAlias = tuple[str, Framework, Queued]
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class PassAttempt(msgspec.Struct, frozen=True):
     """The result for one pod in a pass. ``node`` "" = it waits."""
 
     pod: Pod
@@ -68,7 +68,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 def attempts(
     scheduler: Scheduler, sequence: int, at_us: int, most: int, *, preempts: bool = True
-) -> dict[str, list[Attempt]]:
+) -> dict[str, list[PassAttempt]]:
     """What becomes of the pods that are due, at most so many, by profile. ``sequence``: the newest event that is known.
 
     ``preempts``: victims are searched, where the policy says so.
@@ -80,8 +80,8 @@ def attempts(
 
 def _attempts(
     scheduler: Scheduler, sequence: int, at_us: int, most: int, *, preempts: bool
-) -> dict[str, list[Attempt]]:
-    found: dict[str, list[Attempt]] = {}
+) -> dict[str, list[PassAttempt]]:
+    found: dict[str, list[PassAttempt]] = {}
     tried: list[tuple[Framework, Cycle]] = []
     groups = Groups(scheduler, at_us)
     nominated = dict(scheduler.columns.nominated)
@@ -153,8 +153,8 @@ class Searches:
         return found
 
     def search_together(
-        self, group: Group, tried: list[tuple[str, Attempt]]
-    ) -> list[tuple[str, Attempt]]:
+        self, group: PassGroup, tried: list[tuple[str, PassAttempt]]
+    ) -> list[tuple[str, PassAttempt]]:
         """What became of the pods of a group: where they got no nodes, with who has to go so that enough get some."""
         columns, members = self._columns, [(own, one) for _, own, one in group.members]
         lowest = min((one.pod.priority for _, one in members), default=0)
@@ -175,7 +175,7 @@ class Searches:
         ]
         if cycles and all(self._nominations.awaits(*one) for one in cycles):
             return tried
-        room = Room(group.plugin, group.names, members, self._sequence, self._sparing)
+        room = GangRoom(group.plugin, group.names, members, self._sequence, self._sparing)
         found = room.find(partial(_alike, self._context, group.members))
         # A long one counts for several.
         self._left = max(0, self._left - 1 - room.steps // LONG_STEPS)
@@ -194,7 +194,7 @@ def _tried(
     sequence: int,
     tried: list[tuple[Framework, Cycle]],
     searches: Searches | None,
-) -> Attempt:
+) -> PassAttempt:
     pod, columns = one.pod, framework.columns
     cycle = Cycle(pod, framework.context)
     choice = framework.choose(cycle, sequence)
@@ -207,7 +207,7 @@ def _tried(
         reason = framework.reserve(cycle, choice.row)
         if not reason:
             top = tuple(best(columns, choice))
-            return Attempt(
+            return PassAttempt(
                 pod, one.number, node, choice.rows.size, choice.refused, "", top, cards, cpus
             )
         framework.unreserve(cycle)
@@ -223,7 +223,7 @@ def _refused(
     refused: dict[str, dict[str, int]],
     reason: str,
     preemption: Preemption | None = None,
-) -> Attempt:
+) -> PassAttempt:
     message = unschedulable(refused, len(framework.columns.names), reason)
     reasons = {name: tuple(found) for name, found in refused.items()}
     gangs = framework.context.gangs
@@ -236,13 +236,13 @@ def _refused(
         and (not reasons or one.refused_by == reasons)
         and ((one.attempts > 0 and one.reason == message) or (bool(reasons) and not reason))
     )
-    return Attempt(
+    return PassAttempt(
         one.pod, one.number, "", 0, refused, reason, message=message, is_again=is_again,
         preemption=preemption,
     )  # fmt: skip
 
 
-class Group:
+class PassGroup:
     """Pods that wait and are placed in one pass or not at all, the next one first, with profile and framework of each."""
 
     def __init__(
@@ -270,9 +270,9 @@ class Groups:
 
     def __init__(self, scheduler: Scheduler, at_us: int) -> None:
         self._scheduler, self._at_us = scheduler, at_us
-        self._known: dict[tuple[str, ...], Group] = {}
+        self._known: dict[tuple[str, ...], PassGroup] = {}
 
-    def of(self, framework: Framework, one: Queued) -> Group | None:
+    def of(self, framework: Framework, one: Queued) -> PassGroup | None:
         """The group of a pod; None = it is placed by itself."""
         found = framework.together(one.pod)
         if found is None:
@@ -281,7 +281,7 @@ class Groups:
         key = (plugin.name, *names)
         if key not in self._known:
             members = self._members(plugin.members(names, framework.context))
-            self._known[key] = Group(plugin, names, members, self._at_us)
+            self._known[key] = PassGroup(plugin, names, members, self._at_us)
         return self._known[key]
 
     def rest(self, framework: Framework, one: Queued) -> bool:
@@ -301,11 +301,11 @@ class Groups:
 
 
 def tried_together(
-    scheduler: Scheduler, group: Group, sequence: int, tried: list[tuple[Framework, Cycle]]
-) -> list[tuple[str, Attempt]]:
+    scheduler: Scheduler, group: PassGroup, sequence: int, tried: list[tuple[Framework, Cycle]]
+) -> list[tuple[str, PassAttempt]]:
     """What becomes of the pods of a group. Where too few find a node, all is taken back, and none does."""
     group.is_tried = True
-    begun, found = len(tried), list[tuple[str, Attempt]]()
+    begun, found = len(tried), list[tuple[str, PassAttempt]]()
     for names, members in group.parts(scheduler.context):
         more, why, first = _in_domains(scheduler, group.plugin, names, members, sequence, tried)
         if why:
@@ -328,7 +328,7 @@ def _take_back(tried: list[tuple[Framework, Cycle]], begun: int) -> None:
 
 
 #: What becomes of pods, why they cannot start together, and who refused which node to the first that found none.
-_Outcome: TypeAlias = tuple[list[tuple[str, Attempt]], str, dict[str, dict[str, int]]]
+_Outcome: TypeAlias = tuple[list[tuple[str, PassAttempt]], str, dict[str, dict[str, int]]]
 
 
 def _in_domains(
@@ -365,7 +365,7 @@ def _tried_all(
     sequence: int,
     tried: list[tuple[Framework, Cycle]],
 ) -> _Outcome:
-    found, placed, failed, looks_at = list[tuple[str, Attempt]](), list[str](), 0, 1
+    found, placed, failed, looks_at = list[tuple[str, PassAttempt]](), list[str](), 0, 1
     first: dict[str, dict[str, int]] = {}
     for at, (name, framework, one) in enumerate(members):
         attempt = _tried(framework, one, sequence, tried, None)

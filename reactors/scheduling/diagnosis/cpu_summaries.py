@@ -10,7 +10,7 @@ from typing import Any
 from bus.cpusets import written
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
-from reactors.scheduling.cpus.giving import Room
+from reactors.scheduling.cpus.giving import CpuRoom
 from reactors.scheduling.cpus.topology import Cpu
 from reactors.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from reactors.scheduling.state import SchedulingState
@@ -53,7 +53,7 @@ def _cpu(one: Cpu) -> dict[str, Any]:
     return {"cpuID": one.number, "coreID": one.core, "nodeID": one.numa, "socketID": one.socket}
 
 
-def _room(replica: Replica, node: str) -> Room | None:
+def _room(replica: Replica, node: str) -> CpuRoom | None:
     """By the first profile that has the plugin."""
     own = replica.states[NAME]
     scheduler = own.scheduler if isinstance(own, SchedulingState) else None

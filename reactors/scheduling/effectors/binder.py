@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bus.crashpoints import crashpoint
 from bus.errors import BursarError, RetryableError
 from reactors.scheduling.framework.bind import DONE, LONGEST, Outcomes, Placement, Prepared, seen
-from reactors.scheduling.framework.bind_cycle import BindCycle, Known, Writes
+from reactors.scheduling.framework.bind_cycle import BindClient, BindCycle, Known
 
 if TYPE_CHECKING:
     from reactors.scheduling.framework.bind_plugins import BindPlugins
@@ -53,7 +53,7 @@ MOST_REFUSALS = 200
 _log = logging.getLogger(__name__)
 
 
-class Outstanding(Protocol):
+class OutstandingPlacements(Protocol):
     """Placements that were decided, and neither confirmed nor settled."""
 
     @property
@@ -91,8 +91,8 @@ class Binder:
 
     def __init__(
         self,
-        cluster: Writes,
-        outstanding: Outstanding,
+        cluster: BindClient,
+        outstanding: OutstandingPlacements,
         settle: Settle,
         on_bound: Callable[[Placement], None],
     ) -> None:

@@ -54,7 +54,7 @@ LONGEST_MESSAGE = 4096
 _log = logging.getLogger(__name__)
 
 
-class Writes(Protocol):
+class NoticeClient(Protocol):
     """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 
     async def get(self, path: str) -> Json:
@@ -70,7 +70,7 @@ class Writes(Protocol):
         ...
 
 
-class Subject(msgspec.Struct, frozen=True):
+class NoticedPod(msgspec.Struct, frozen=True):
     """The pod that is told of, and the scheduler that it names. ``nominated``: the node on which others went for it."""
 
     namespace: str
@@ -138,7 +138,7 @@ def _is_ours(metadata: Json) -> bool:
     )
 
 
-def record(subject: Subject, *, node: str, message: str, now_us: int, instance: str) -> Json:
+def record(subject: NoticedPod, *, node: str, message: str, now_us: int, instance: str) -> Json:
     """The Event on a pod that was bound to ``node``, or for which none was found (``node`` "").
 
     The name of the Event is a hash of the pod, the node and the message, so that a second attempt makes no second Event.
@@ -169,7 +169,7 @@ def record(subject: Subject, *, node: str, message: str, now_us: int, instance: 
 class PodNotices:
     """Tells of what it is given. One for a cluster, in the process that binds."""
 
-    def __init__(self, cluster: Writes, clock: Clock, *, instance: str) -> None:
+    def __init__(self, cluster: NoticeClient, clock: Clock, *, instance: str) -> None:
         #: What became of notices: ``written``, ``known``, ``denied``, ``refused``, ``gone``, ``crowded`` (left out).
         self.counts: Counter[str] = Counter()
         #: Why the API server takes none, in its words; "" while it does.
@@ -177,12 +177,12 @@ class PodNotices:
         self._cluster = cluster
         self._clock = clock
         self._instance = instance
-        self._due: dict[str, tuple[Subject, str]] = {}
+        self._due: dict[str, tuple[NoticedPod, str]] = {}
         self._told: dict[str, _Shown] = {}
-        self._bound: deque[tuple[Subject, str]] = deque()
+        self._bound: deque[tuple[NoticedPod, str]] = deque()
         self._all = Buckets(ALL)
 
-    def waits(self, waiting: Mapping[str, tuple[Subject, str]]) -> None:
+    def waits(self, waiting: Mapping[str, tuple[NoticedPod, str]]) -> None:
         """Every pod that no node takes now, by uid, with the message; of all others nothing is known any more."""
         self._told = {uid: shown for uid, shown in self._told.items() if uid in waiting}
         self._due = {
@@ -192,7 +192,7 @@ class PodNotices:
             or (self._told[uid].message, self._told[uid].nominated) != (one[1], one[0].nominated)
         }
 
-    def bound(self, subject: Subject, node: str) -> None:
+    def bound(self, subject: NoticedPod, node: str) -> None:
         """A pod was bound."""
         if len(self._bound) >= MOST_BOUND:
             self.counts["crowded"] += 1
@@ -240,7 +240,7 @@ class PodNotices:
             self.trouble = str(error)
         return 0
 
-    async def _waiting(self, subject: Subject, message: str) -> str:
+    async def _waiting(self, subject: NoticedPod, message: str) -> str:
         path = f"/api/v1/namespaces/{subject.namespace}/pods/{subject.name}"
         pod = await self._cluster.get(path)
         if pod["metadata"]["uid"] != subject.uid:
@@ -252,7 +252,7 @@ class PodNotices:
             await self._cluster.apply(f"{path}/status", body)
         return await self._event(subject, "", message)
 
-    async def _event(self, subject: Subject, node: str, message: str) -> str:
+    async def _event(self, subject: NoticedPod, node: str, message: str) -> str:
         now_us = self._clock.now_us()
         body = record(subject, node=node, message=message, now_us=now_us, instance=self._instance)
         path = f"/apis/events.k8s.io/v1/namespaces/{subject.namespace}/events"

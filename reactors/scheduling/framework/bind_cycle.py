@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reactors.scheduling.columns.table import Columns
 
 
-class Writes(Bindings, Claims, ReservationWrites, Protocol):
+class BindClient(Bindings, Claims, ReservationWrites, Protocol):
     """The client that plugins bind with: the part of :class:`bus.kube.client.KubeCluster` that they need."""
 
 
@@ -39,7 +39,7 @@ class BindCycle(msgspec.Struct, frozen=True):
 
     placement: Placement
     known: Known
-    cluster: Writes
+    cluster: BindClient
     #: When the try began, in seconds of a clock that only goes on.
     now: float
     #: By plugin: what it keeps between the tries of this decision in this process.

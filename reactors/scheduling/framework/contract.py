@@ -207,7 +207,7 @@ class Together(Plugin, Protocol):
 
 
 @runtime_checkable
-class Cards(Plugin, Protocol):
+class CardChooser(Plugin, Protocol):
     """Chooses the GPU cards of a pod on its node, when that is chosen."""
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from reactors.scheduling.framework.contract import (
     HIGHEST,
     LOWEST,
     Annotates,
-    Cards,
+    CardChooser,
     Code,
     Cpus,
     Cycle,
@@ -122,7 +122,7 @@ class Framework:
         # A score that counts nothing is not asked for.
         self._scorers = [one for one in plugins if extends(one, Score) and self._weights[one.name]]
         self._annotates = [one for one in plugins if extends(one, Annotates)]
-        self._cards = [one for one in plugins if extends(one, Cards)]
+        self._cards = [one for one in plugins if extends(one, CardChooser)]
         self._cpus = [one for one in plugins if extends(one, Cpus)]
         self._pre_scores = {one.name: one for one in plugins if extends(one, PreScore)}
         self._normalizes = {one.name: one for one in plugins if extends(one, Normalize)}

@@ -27,7 +27,7 @@ _SUM_OF = np.array((0, 1, 3, 1, 0, 0, 5, 4, 6), np.int64)
 _SUMS, _SATISFIED, _INACCESSIBLE = 7, 3, 8
 
 
-class Trial(msgspec.Struct, frozen=True):
+class CardTrial(msgspec.Struct, frozen=True):
     """A pod tried on nodes: each entry is one node before, or one node with the pod on one card."""
 
     rows: Ints
@@ -37,13 +37,13 @@ class Trial(msgspec.Struct, frozen=True):
     room: Ints
 
 
-def trial(columns: Columns, shape: Shape, rows: Ints) -> Trial:
+def trial(columns: Columns, shape: Shape, rows: Ints) -> CardTrial:
     """The ways to place a pod on ``rows``, which all fit: one for each card of a share, one for any other pod."""
     if shape.is_share:
         at, card = np.nonzero(columns.cards.each[rows] >= shape.milli)
-        return Trial(rows, at, card, columns.cards.each[rows[at], card].astype(np.int64))
+        return CardTrial(rows, at, card, columns.cards.each[rows[at], card].astype(np.int64))
     at = np.arange(rows.size)
-    return Trial(rows, at, np.zeros_like(at), np.full(rows.size, WHOLE, np.int64))
+    return CardTrial(rows, at, np.zeros_like(at), np.full(rows.size, WHOLE, np.int64))
 
 
 class Fragmentation:
@@ -65,7 +65,7 @@ class Fragmentation:
         self._base: Ints = np.where(self._cards == 0, 4, 0)
         self._inaccessible: Bools | None = None if accessible.all() else ~accessible
 
-    def change(self, shape: Shape, tried: Trial) -> Floats:
+    def change(self, shape: Shape, tried: CardTrial) -> Floats:
         """How much less would be fragmented with the pod, for each way, in thousandths of cards."""
         columns, rows, at, sizes = self._columns, tried.rows, tried.at, self._sizes
         cards = columns.cards.each[rows].astype(np.int64)

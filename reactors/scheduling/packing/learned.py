@@ -26,9 +26,9 @@ from reactors.scheduling.columns.pod_shapes import Kind, Shape, selecting, typic
 from reactors.scheduling.columns.selectors import required_nodes
 from reactors.scheduling.columns.table import CPU, Bools, Columns, Ints
 from reactors.scheduling.packing.fragmentation import (
+    CardTrial,
     Floats,
     Fragmentation,
-    Trial,
     levels,
     trial,
 )
@@ -129,7 +129,7 @@ class Learned:
         changes[tried.at, tried.card] = change
         return changes, by_card.argmax(axis=1)
 
-    def _fed(self, shape: Shape, tried: Trial) -> Floats:
+    def _fed(self, shape: Shape, tried: CardTrial) -> Floats:
         """How many thousandths of idle cards fewer are without cores."""
         if not self._cores:
             return np.zeros(tried.at.size)

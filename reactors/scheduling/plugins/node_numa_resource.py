@@ -16,7 +16,7 @@ import numpy as np
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
 from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
-from reactors.scheduling.cpus.giving import Ask, Room, given, impossible, refusal
+from reactors.scheduling.cpus.giving import Ask, CpuRoom, given, impossible, refusal
 from reactors.scheduling.cpus.picking import Bind, Strategy
 from reactors.scheduling.cpus.rooms import ask_of, is_taken, policy_of, room_of, terms_of
 from reactors.scheduling.cpus.wishes import PRODUCTION
@@ -30,7 +30,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
     layout: int
     changed_at: int
-    room: Room
+    room: CpuRoom
 
 
 class _Policies(msgspec.Struct):
@@ -142,7 +142,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
             known.version = columns.version
         return known.has
 
-    def room(self, columns: Columns, row: int) -> Room:
+    def room(self, columns: Columns, row: int) -> CpuRoom:
         """What a node has of CPUs and NUMA nodes, and what its pods hold of it."""
         tables: dict[int, _Kept] = columns.tables.setdefault(self, {})
         known, changed_at = tables.get(row), int(columns.changed_at[row])
@@ -161,7 +161,7 @@ def _claims(pod: Pod) -> bool:
     return terms_of(pod).holds is not None
 
 
-def _score(ask: Ask, room: Room) -> int:
+def _score(ask: Ask, room: CpuRoom) -> int:
     found = []
     for sizes, free in zip(room.topology.parts, room.free_by, strict=True):
         fullness = [

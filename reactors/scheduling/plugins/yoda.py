@@ -18,7 +18,7 @@ import numpy as np
 from bus.errors import PermanentError
 from projections.cluster import Pod
 from reactors.scheduling.columns.crowds import labels_of
-from reactors.scheduling.columns.scvs import Cards
+from reactors.scheduling.columns.scvs import ScvColumns
 from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
 from reactors.scheduling.framework.contract import HIGHEST, ONE_CHANGE, Cycle, Refused, Status
 from reactors.scheduling.queueing.hints import Hint
@@ -155,7 +155,7 @@ def _asked(labels: Mapping[str, str], key: str) -> int:
     return found if found >= 0 else _MOST
 
 
-def _count(cards: Cards, fits: Bools) -> Ints:
+def _count(cards: ScvColumns, fits: Bools) -> Ints:
     return np.bincount(cards.row[fits], minlength=cards.number.size)
 
 

@@ -46,7 +46,7 @@ class Seat(msgspec.Struct):
     is_local: bool
 
 
-class Room:
+class GangRoom:
     """One search for a gang, whose ``members`` wait, on columns that are as they were when it has ended."""
 
     def __init__(

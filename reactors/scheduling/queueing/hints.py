@@ -10,7 +10,7 @@ from projections.cluster import Change, Pod
 from projections.cluster.devices import NodeDevices, Scv
 from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.rows import Node
-from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
+from projections.cluster.volumes import CsiNode, Pvc, StorageClass, Volume
 
 
 class Hint(Enum):
@@ -41,7 +41,7 @@ def hints_of(change: Change) -> Iterator[Hint]:
         if not isinstance(before, Node) or _offer(before) != _offer(after):
             yield Hint.NODE
         return
-    if isinstance(after, Claim):
+    if isinstance(after, Pvc):
         yield Hint.CLAIM
         return
     if isinstance(before if after is None else after, Volume | StorageClass | CsiNode):

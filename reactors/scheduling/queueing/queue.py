@@ -22,7 +22,7 @@ from bus.clock import SECOND_US
 from projections.cluster import Pod
 from projections.cluster.volumes import ClaimKey, claims_of
 from reactors.scheduling.queueing.hints import Hint
-from reactors.scheduling.shape import Waiting
+from reactors.scheduling.shape import WaitingPod
 
 #: First and longest pause after a failure; each further one doubles it.
 FIRST_BACKOFF_US = SECOND_US
@@ -137,17 +137,17 @@ class Queue:
         else:
             self._wake(one, at_us)
 
-    def saved(self) -> list[Waiting]:
+    def saved(self) -> list[WaitingPod]:
         """What a snapshot holds of the pods."""
         return [
-            Waiting(
+            WaitingPod(
                 one.pod.uid, one.added_us, one.number, one.place.value, one.attempts, one.failed_us, one.until_us,
                 one.refused_by, sorted(hint.value for hint in one.helped_by), one.reason,
             )
             for one in self._all.values()
         ]  # fmt: skip
 
-    def restore(self, saved: Iterable[Waiting], number: int, pods: Mapping[str, Pod]) -> None:
+    def restore(self, saved: Iterable[WaitingPod], number: int, pods: Mapping[str, Pod]) -> None:
         """Become what was saved, in a new queue. Raises KeyError or ValueError where that is wrong."""
         self.number = number
         for one in saved:

@@ -24,13 +24,13 @@ from bus.events.clock import ClockTicked
 from bus.events.vocabulary import Fact
 from projections.cluster import POD, Change, ClusterState, Pod, Workload
 from projections.cluster.rows import Namespace, Quota, Row
-from projections.quota_trees import Grant, Node, TreeOverlay, charged
+from projections.quota_trees import Grant, TreeNode, TreeOverlay, charged
 from projections.quota_trees.forest import QuotaTrees
 from projections.quota_trees.keys import largest, summed
 from projections.quota_trees.shape import ELASTIC
 from reactors import reclaim
 from reactors.admission.deciding.decide import barred, over
-from reactors.admission.deciding.reconcile import Seen
+from reactors.admission.deciding.reconcile import LastSeen
 from reactors.admission.state.evidence import evidence
 from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.reclaim import preemption
@@ -43,7 +43,7 @@ class Excess(msgspec.Struct, frozen=True):
     """Why a pod may not start. ``deficits``: of what its quota holds too much; () where it is something else."""
 
     reason: str
-    node: Node | None = None
+    node: TreeNode | None = None
     deficits: tuple[Deficit, ...] = ()
 
     def is_over_without(self, uids: Iterable[str]) -> bool:
@@ -157,7 +157,9 @@ class QuotaState:
             return Excess(f"{title} waits in the queue of quota {named.quota}")
         return self._short(seen, node, grant, title) if node is not None else None
 
-    def _short(self, seen: Seen, node: Node, grant: Grant | None, title: str) -> Excess | None:
+    def _short(
+        self, seen: LastSeen, node: TreeNode, grant: Grant | None, title: str
+    ) -> Excess | None:
         """Whether a workload is not charged with all that it has, or was charged though it did not fit."""
         wanted = largest(charged(seen.demand, seen.types), summed(seen.live, seen.types))
         charge: Mapping[str, int] = grant.charge if grant is not None else {}
@@ -229,7 +231,7 @@ class QuotaState:
             return self.seen.coverage.holder(pod.owner.uid)
         return "" if is_covered is None else pod.uid
 
-    def _node(self, kind: str, quota: str) -> Node | None:
+    def _node(self, kind: str, quota: str) -> TreeNode | None:
         tree = self._trees.trees.get(self._trees.places.get((kind, quota), ""))
         found = tree.nodes.get(quota) if tree is not None else None
         return found if found is not None and found.kind == kind else None

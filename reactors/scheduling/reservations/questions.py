@@ -16,8 +16,8 @@ from projections.cluster.reservations import (
     AVAILABLE,
     PENDING,
     Amounts,
-    Given,
     Reservation,
+    ReservationShare,
     Status,
     requested,
 )
@@ -38,7 +38,7 @@ class OnNode(Protocol):
         """Its name."""
 
 
-class Room(Protocol):
+class PodCounter(Protocol):
     """The counter of pods on nodes: :class:`reactors.scheduling.columns.table.Columns`."""
 
     def counted(self, uid: str) -> OnNode | None:
@@ -61,13 +61,13 @@ class KnownReservations:
     """The reservations of one cluster, over its columns. ``assumed``: who has a node ahead of the history."""
 
     def __init__(
-        self, cluster: ClusterState, columns: Room, assumed: Mapping[str, Assumed]
+        self, cluster: ClusterState, columns: PodCounter, assumed: Mapping[str, Assumed]
     ) -> None:
         self._cluster, self._columns, self._assumed = cluster, columns, assumed
         #: Without conditions, and amounts of 0 left out. :meth:`record` writes them.
         self.statuses: dict[str, Status] = {}
         #: By pod.
-        self.given_parts: dict[str, Given] = {}
+        self.given_parts: dict[str, ReservationShare] = {}
         self.named = NamedOwners(cluster)
         #: Those with room on a node, by whom they may mean.
         self._open = ReservationCandidates()

@@ -22,8 +22,8 @@ from projections.cluster.reservations import (
     FAILED,
     SUCCEEDED,
     Amounts,
-    Given,
     Reservation,
+    ReservationShare,
     SavedReservations,
     Status,
     is_active,
@@ -34,7 +34,7 @@ from reactors.scheduling.reservations import rules
 from reactors.scheduling.reservations.questions import (
     WITHOUT_NODE,
     KnownReservations,
-    Room,
+    PodCounter,
 )
 from reactors.scheduling.shape import Assumed, holds
 
@@ -46,7 +46,7 @@ class Reservations:
     """Follows the reservations of one cluster, and gives of them. ``assumed``: pods with a node ahead of the history."""
 
     def __init__(
-        self, cluster: ClusterState, columns: Room, assumed: Mapping[str, Assumed]
+        self, cluster: ClusterState, columns: PodCounter, assumed: Mapping[str, Assumed]
     ) -> None:
         self._cluster, self._columns, self._assumed = cluster, columns, assumed
         self.known = KnownReservations(cluster, columns, assumed)
@@ -129,7 +129,7 @@ class Reservations:
     def give(self, pod: Pod, uid: str) -> None:
         """A pod that has no node yet uses a reservation from now on."""
         row = self._cluster.reservations[uid]
-        self.known.given_parts[pod.uid] = Given(uid, requested(pod.demand))
+        self.known.given_parts[pod.uid] = ReservationShare(uid, requested(pod.demand))
         self._set(uid, self._allocated(row, self.known.statuses[uid], pod.uid))
 
     def give_back(self, pod: str) -> None:
@@ -150,7 +150,7 @@ class Reservations:
         row = self._cluster.reservations[uid]
         found = self.known.replaceable(row).get(node)
         if found is not None:
-            self.known.given_parts[found.uid] = Given(uid, requested(found.demand))
+            self.known.given_parts[found.uid] = ReservationShare(uid, requested(found.demand))
             self._set(uid, self._allocated_ahead(self.known.statuses[uid], found.uid))
 
     def give_place_back(self, uid: str) -> None:
@@ -206,7 +206,7 @@ class Reservations:
         if given is None or given.reservation != row.uid:
             if given is not None:
                 self.give_back(pod.uid)
-            self.known.given_parts[pod.uid] = Given(row.uid, requested(pod.demand))
+            self.known.given_parts[pod.uid] = ReservationShare(row.uid, requested(pod.demand))
 
     def _gone(self, pod: Pod) -> bool:
         if not pod.node:

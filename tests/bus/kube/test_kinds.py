@@ -7,7 +7,7 @@ from bus.events.pods import Owner
 from bus.kube import kinds
 from bus.kube.kinds import table, templates
 from bus.kube.kinds.asking import MOST_SETS
-from bus.kube.kinds.shape import Ask, Scale, Target
+from bus.kube.kinds.shape import Ask, Scale, ScaleTarget
 from tests.bus.containers import resources
 from tests.bus.kube.workloads import (
     ROLES,
@@ -397,7 +397,7 @@ def test_an_autoscaler_names_its_target_and_its_most_replicas():
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     spec = {"scaleTargetRef": target, "maxReplicas": 7, "minReplicas": 2}
 
-    assert Target("apps", "Deployment", "web", 7) == kinds.target_of({"spec": spec})
+    assert ScaleTarget("apps", "Deployment", "web", 7) == kinds.target_of({"spec": spec})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bus.events import VOCABULARY
-from bus.events.quotas import Budget, Queue, Requirement, Serves
+from bus.events.quotas import Budget, NamespaceRequirement, Queue, Serves
 from bus.events.vocabulary import read
 from bus.kube.crds import keys, quotas
 from bus.kube.crds.manifests import manifest
@@ -67,9 +67,9 @@ def test_a_selector_of_namespaces_is_read_the_same_however_it_is_written():
     in_gold = {"key": tier, "operator": "In", "values": ["gold"]}
     other = {"matchExpressions": [in_gold, *reversed(expressions), in_gold]}
     want = (
-        Requirement(zone, "NotIn", ("a", "b")),
-        Requirement(tier, "Exists"),
-        Requirement(tier, "In", ("gold",)),
+        NamespaceRequirement(zone, "NotIn", ("a", "b")),
+        NamespaceRequirement(tier, "Exists"),
+        NamespaceRequirement(tier, "In", ("gold",)),
     )
 
     for selector in (one, other):

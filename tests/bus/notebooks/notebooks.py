@@ -13,7 +13,7 @@ from functools import partial
 
 from bus.clock import SECOND_US, SystemClock
 from bus.notebooks.contract import Peer
-from bus.notebooks.prober import Answer, ProbeSettings, Unanswered, fetch
+from bus.notebooks.prober import ProbeResponse, ProbeSettings, Unanswered, fetch
 from bus.notebooks.sampler import Sampler
 
 LOCAL = ProbeSettings(allow_loopback=True)
@@ -27,12 +27,12 @@ def peer(**fields):
 
 def answer(body, status=200):
     """An answer with this body: bytes as they are, anything else as JSON."""
-    return Answer(status, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return ProbeResponse(status, body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
 async def no_api(request):
     """An API server without the metrics API."""
-    return Answer(404, b"")
+    return ProbeResponse(404, b"")
 
 
 def sampler_with(ask, clock):

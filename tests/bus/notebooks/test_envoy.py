@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bus.events.notebooks import Evidence
 from bus.notebooks import memory, traffic
-from bus.notebooks.prober import Target, fetch
+from bus.notebooks.prober import ProbeTarget, fetch
 from tests.bus.hostile import server, whole
 from tests.bus.notebooks.notebooks import LOCAL, SECOND, free_port, peer, until
 
@@ -92,7 +92,7 @@ async def look(found):
 async def test_requests_are_counted_and_looking_at_the_counters_is_none(sidecar):
     found, front = sidecar
     before = await look(found)
-    await fetch(Target("127.0.0.1", front, "/"), LOCAL)
+    await fetch(ProbeTarget("127.0.0.1", front, "/"), LOCAL)
 
     after = [await look(found), await look(found)]
 
@@ -122,7 +122,7 @@ async def test_a_request_between_two_looks_is_activity_at_the_second(sidecar):
     known, _ = memory.remember(memory.Known(), [await look(found)], 0)
     known, _ = memory.remember(known, [await look(found)], 300 * SECOND)
     quiet = known.published[0].active_us
-    await fetch(Target("127.0.0.1", front, "/"), LOCAL)
+    await fetch(ProbeTarget("127.0.0.1", front, "/"), LOCAL)
 
     known, _ = memory.remember(known, [await look(found)], 600 * SECOND)
 

@@ -7,7 +7,14 @@ import tracemalloc
 
 import pytest
 
-from bus.notebooks.prober import Answer, ProbeSettings, Target, Unanswered, fetch, permitted
+from bus.notebooks.prober import (
+    ProbeResponse,
+    ProbeSettings,
+    ProbeTarget,
+    Unanswered,
+    fetch,
+    permitted,
+)
 from tests.bus.hostile import BEHAVIOURS, OK, endless, says, server, whole
 
 DEADLINE_SECONDS = 0.3
@@ -16,12 +23,14 @@ TEST = ProbeSettings(allow_loopback=True, deadline_seconds=DEADLINE_SECONDS)
 
 async def ask(behave, settings=TEST, **target):
     async with server(behave) as port:
-        return await fetch(Target("127.0.0.1", port, **{"path": "/api/kernels"} | target), settings)
+        return await fetch(
+            ProbeTarget("127.0.0.1", port, **{"path": "/api/kernels"} | target), settings
+        )
 
 
 def told(outcome):
     """The status of an answer, or the fault of none."""
-    return outcome.status if isinstance(outcome, Answer) else outcome.fault
+    return outcome.status if isinstance(outcome, ProbeResponse) else outcome.fault
 
 
 @pytest.mark.parametrize(("behave", "expected"), BEHAVIOURS.values(), ids=list(BEHAVIOURS))
@@ -51,7 +60,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 
-    assert Answer(200, b"[]") == await ask(says(whole(b"[]")))
+    assert ProbeResponse(200, b"[]") == await ask(says(whole(b"[]")))
 
 
 async def test_the_deadline_is_five_seconds_in_all():
@@ -90,7 +99,7 @@ async def test_a_refused_connection_is_no_answer():
     async with server(says()) as port:
         pass
 
-    assert Unanswered("no_connection") == await fetch(Target("127.0.0.1", port, "/"), TEST)
+    assert Unanswered("no_connection") == await fetch(ProbeTarget("127.0.0.1", port, "/"), TEST)
 
 
 async def test_a_cancelled_probe_leaves_no_connection():
@@ -102,7 +111,7 @@ async def test_a_cancelled_probe_leaves_no_connection():
         closed.set()
 
     async with server(waits) as port:
-        task = asyncio.create_task(fetch(Target("127.0.0.1", port, "/"), TEST))
+        task = asyncio.create_task(fetch(ProbeTarget("127.0.0.1", port, "/"), TEST))
         await asyncio.sleep(0.05)
         task.cancel()
 
@@ -117,7 +126,7 @@ async def test_the_request_names_what_it_wants_and_nothing_else():
         writer.write(whole(b"[]"))
 
     async with server(listens) as port:
-        await fetch(Target("127.0.0.1", port, "/nb/api/kernels?x=1", token="t0"), TEST)
+        await fetch(ProbeTarget("127.0.0.1", port, "/nb/api/kernels?x=1", token="t0"), TEST)
 
     assert seen == [
         b"GET /nb/api/kernels?x=1 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: bursar-probe\r\n"
@@ -141,7 +150,7 @@ async def test_the_request_names_what_it_wants_and_nothing_else():
 async def test_an_address_that_no_pod_has_is_refused(address):
     settings = ProbeSettings(refused=(ipaddress.ip_network("10.96.0.0/12"),))
 
-    assert Unanswered("address_refused") == await fetch(Target(address, 80, "/"), settings)
+    assert Unanswered("address_refused") == await fetch(ProbeTarget(address, 80, "/"), settings)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7", "192.168.1.9", "fd12::7", "172.16.0.3", "8.8.8.8"])
@@ -166,4 +175,4 @@ async def test_a_path_or_token_that_could_start_another_line_is_refused(target):
 
 @pytest.mark.parametrize("port", [0, -1, 65_536])
 async def test_a_port_that_does_not_exist_is_refused(port):
-    assert Unanswered("request_refused") == await fetch(Target("10.0.0.7", port, "/"), TEST)
+    assert Unanswered("request_refused") == await fetch(ProbeTarget("10.0.0.7", port, "/"), TEST)

@@ -11,7 +11,7 @@ from bus.clock import parse_stamp
 from bus.notebooks import code_server, gpu, jupyter, pod_cpu, traffic
 from bus.notebooks.catalogue import PROBES
 from bus.notebooks.contract import ApiRequest
-from bus.notebooks.prober import Answer, Unanswered
+from bus.notebooks.prober import ProbeResponse, Unanswered
 from tests.bus.notebooks.notebooks import UNREACHABLE, answer, peer
 
 NOW = "2024-08-14T12:00:00Z"
@@ -45,14 +45,14 @@ def test_the_newest_idle_kernel_tells_the_activity():
 
 @pytest.mark.parametrize("status", [301, 302, 307, 401, 403])
 def test_a_server_that_wants_a_log_in_refuses(status):
-    found = kernels_of(Answer(status, b""))
+    found = kernels_of(ProbeResponse(status, b""))
 
     assert ("refused", f"http_{status}") == (found.outcome, found.fault)
 
 
 @pytest.mark.parametrize("status", [201, 204, 404, 500, 503])
 def test_any_other_status_is_unreachable(status):
-    assert "unreachable" == kernels_of(Answer(status, b"[]")).outcome
+    assert "unreachable" == kernels_of(ProbeResponse(status, b"[]")).outcome
 
 
 @pytest.mark.parametrize("fault", ["timed_out", "closed_early", "too_large", "encoded"])
@@ -83,7 +83,7 @@ BODIES = {
 def test_a_body_that_is_no_list_of_kernels_is_malformed(body):
     started = time.process_time()
 
-    assert "malformed" == kernels_of(Answer(200, body)).outcome
+    assert "malformed" == kernels_of(ProbeResponse(200, body)).outcome
     assert time.process_time() - started < 0.1
 
 
@@ -329,7 +329,7 @@ def test_metrics_that_are_none_are_malformed(body):
 def test_whatever_comes_back_becomes_evidence(kind, body):
     asked = kind.asks(peer(counters_port=1, exporter="10.0.0.9")) or (ApiRequest("/"),)
 
-    found = kind.reads([Answer(200, body)] * len(asked), NB, NOW_US)
+    found = kind.reads([ProbeResponse(200, body)] * len(asked), NB, NOW_US)
 
     assert all(
         e.outcome in ("ok", "malformed") and (e.active_us or 0) <= NOW_US + 120_000_000

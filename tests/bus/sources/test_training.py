@@ -2,7 +2,7 @@
 
 import pytest
 
-from bus.events.workloads import REPLICA_TYPES, Condition, ReplicaCounts, ReplicaSpec
+from bus.events.workloads import REPLICA_TYPES, ReplicaCounts, ReplicaSpec, WorkloadCondition
 from bus.kube.kinds import governed
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import pods, workloads
@@ -49,7 +49,7 @@ def test_a_tfjob_says_how_it_is_run_and_what_its_operator_wrote():
         )
     }
     assert (said.spec.backoff_limit, said.spec.ttl_s, said.spec.clean_pod_policy) == (3, 60, "All")
-    assert said.conditions == (Condition("Running", "True", "TFJobRunning"),)
+    assert said.conditions == (WorkloadCondition("Running", "True", "TFJobRunning"),)
     assert said.counts == {"Worker": ReplicaCounts(2)}
     assert b"hidden" not in event.body
 

@@ -9,7 +9,7 @@ from bus.events.devices import Device
 from bus.memory import MemoryTransport
 from projections.accounts import accounts, of_model
 from projections.catalogue import MODEL
-from projections.devices.entries import Entry, of_segment
+from projections.devices.entries import CardEntry, of_segment
 from projections.engine.dump import digest
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
@@ -51,7 +51,7 @@ def entries(store):
 
 
 def test_a_pod_holds_cards_of_two_models():
-    assert entries(play(TWO)) == [(Entry("A100", 1000, 81920), Entry("H100", 1000, 81920))]
+    assert entries(play(TWO)) == [(CardEntry("A100", 1000, 81920), CardEntry("H100", 1000, 81920))]
 
 
 def test_what_a_claim_gives_of_a_request_is_not_counted_before_its_bind_was_observed_either():
@@ -64,7 +64,7 @@ def test_what_a_claim_gives_of_a_request_is_not_counted_before_its_bind_was_obse
         given.pod_observed(version=5, at=30, scheduled=10, claimed=("nvidia.com/gpu",), **gpu),
     ]
 
-    assert entries(play(events)) == [(Entry("H100", 1000, 81920),)]
+    assert entries(play(events)) == [(CardEntry("H100", 1000, 81920),)]
 
 
 @pytest.mark.parametrize("events", [TWO, OPEN], ids=["ended", "open"])

@@ -13,7 +13,7 @@ from bus.notify import Delivery
 from projections.budgets import BudgetStatus, Exhaustion, Period, Spend
 from projections.cluster import ClusterState
 from projections.quota_trees.forest import QuotaTrees
-from projections.quota_trees.shape import BUSINESS, Node
+from projections.quota_trees.shape import BUSINESS, TreeNode
 from projections.quota_trees.tree import Tree
 from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
 from reactors.budgets.state import FRESH_US, BudgetState
@@ -146,7 +146,7 @@ async def test_what_could_not_be_recorded_is_told_again_with_the_same_id():
 def test_budgets_stand_in_hard_and_used_and_a_spent_one_says_since_when():
     period = Period(START_S, START_S + 86_400)
     standing = BudgetStatus(period, 10 * HOUR, Spend(11 * HOUR), credits=HOUR)
-    node = Node("team", "u", BUSINESS, "")
+    node = TreeNode("team", "u", BUSINESS, "")
     node.observed = QuotaSpec(hard={"limits.cpu": 4000}, cash={"limits.cpu": 10 * HOUR})
     phases = {"limits.cpu": Exhaustion(period, START_S + 900, exhausted_s=START_S + 600)}
     status = status_of(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bus.clock import SECOND_US
 from bus.notebooks.gpu import BUSY_PERMILLE
-from reactors.culling.simulate import Look
+from reactors.culling.simulate import NotebookLook
 
 SHARED = Path(os.environ.get("BURSAR_SHARED") or Path(__file__).parents[4] / "shared")
 TRACE = SHARED / "traces" / "genai-2026" / "pod_gpu_duty_cycle_anon.tar.gz"
@@ -26,5 +26,5 @@ def looks():
     for row in csv.DictReader(io.StringIO(text)):
         at_us = int(float(row["timestamp_anon"])) * SECOND_US
         is_busy = int(float(row["value"]) * 10) >= BUSY_PERMILLE
-        found.append(Look(row["container_ip"], at_us, at_us if is_busy else None))
+        found.append(NotebookLook(row["container_ip"], at_us, at_us if is_busy else None))
     return found

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bus.notebooks.go_json import Kernel, kernels_in
-from bus.notebooks.prober import Answer as Reply
+from bus.notebooks.prober import ProbeResponse as Reply
 from reactors.culling import kubeflow
 from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Stamp
 from reactors.culling.kubeflow import reconcile_with_terminals as fork

@@ -12,7 +12,7 @@ from bus.events.notebooks import Evidence, NotebookSampled
 from bus.go_time import Stamp
 from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from bus.notebooks import kubeflow as kind
-from bus.notebooks.prober import Answer, Unanswered
+from bus.notebooks.prober import ProbeResponse, Unanswered
 from reactors.culling.decide import overtaken
 from reactors.culling.effectors.patches import stop
 from reactors.culling.policy import CullingPolicy, KubeflowRules
@@ -343,11 +343,11 @@ async def test_a_warning_of_bursars_own_rules_is_taken_back():
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Answer(403, b""), Evidence(source=kind.SOURCE, outcome="refused", fault="http_403")),
-        (Answer(404, b""), Evidence(source=kind.SOURCE, outcome="unreachable", fault="http_404")),
+        (ProbeResponse(403, b""), Evidence(source=kind.SOURCE, outcome="refused", fault="http_403")),
+        (ProbeResponse(404, b""), Evidence(source=kind.SOURCE, outcome="unreachable", fault="http_404")),
         (UNUSABLE, Evidence(source=kind.SOURCE, outcome="unreachable", fault="no_connection")),
-        (Answer(200, b"<html>"), Evidence(source=kind.SOURCE, outcome="malformed", fault="not_kernels")),
-        (Answer(200, b"[]"), Evidence(source=kind.SOURCE, counters={"kernels": 0})),
+        (ProbeResponse(200, b"<html>"), Evidence(source=kind.SOURCE, outcome="malformed", fault="not_kernels")),
+        (ProbeResponse(200, b"[]"), Evidence(source=kind.SOURCE, counters={"kernels": 0})),
     ],
     ids=["refused", "no such path", "unreachable", "another server", "no kernels"],
 )  # fmt: skip

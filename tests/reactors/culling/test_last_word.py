@@ -5,11 +5,11 @@ import pytest
 from bus.events.decisions import Cull, Target
 from bus.events.notebooks import Evidence
 from reactors.culling.evidence import last_word
-from reactors.culling.policy import CullingPolicy, Subject, limits_of
+from reactors.culling.policy import CullingPolicy, NotebookSubject, limits_of
 from reactors.culling.probing import LastLook
 from tests.factories import us
 
-LIMITS = limits_of(CullingPolicy(), Subject("ns"))
+LIMITS = limits_of(CullingPolicy(), NotebookSubject("ns"))
 K, T = "jupyter_kernels", "jupyter_terminals"
 
 

@@ -10,14 +10,14 @@ from reactors.culling.policy import (
     LONGEST_SECONDS,
     CullingPolicy,
     Limits,
+    NotebookSubject,
     QuietWindow,
-    Subject,
     limits_of,
     parse_duration,
 )
 from tests.factories import START_US
 
-NB = Subject("team-a", team="vision", image="registry/jupyter-gpu:1")
+NB = NotebookSubject("team-a", team="vision", image="registry/jupyter-gpu:1")
 
 
 def idle_seconds(subject=NB, **policy):
@@ -25,7 +25,7 @@ def idle_seconds(subject=NB, **policy):
 
 
 def annotated(**annotations):
-    return Subject("team-a", annotations=annotations)
+    return NotebookSubject("team-a", annotations=annotations)
 
 
 def test_without_rules_the_limits_are_the_defaults():

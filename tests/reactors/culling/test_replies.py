@@ -11,17 +11,17 @@ from bus.clock import SECOND_US, format_stamp
 from bus.events.notebooks import NotebookSampled
 from bus.notebooks import jupyter
 from bus.notebooks.memory import Known, remember
-from bus.notebooks.prober import Answer, Unanswered
+from bus.notebooks.prober import ProbeResponse, Unanswered
 from projections import activity
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Warned, evaluate
-from reactors.culling.policy import CullingPolicy, Subject, limits_of
+from reactors.culling.policy import CullingPolicy, NotebookSubject, limits_of
 from tests.bus.notebooks.notebooks import peer
 
 START_US = 1_800_000_000 * SECOND_US
 MINUTE_US = 60 * SECOND_US
 OLD = format_stamp(START_US + MINUTE_US)
-LIMITS = limits_of(CullingPolicy(), Subject("team-a"))
+LIMITS = limits_of(CullingPolicy(), NotebookSubject("team-a"))
 
 
 def kernel(state="idle", at=OLD, **fields):
@@ -29,14 +29,14 @@ def kernel(state="idle", at=OLD, **fields):
 
 
 def ok(value):
-    return Answer(200, json.dumps(value).encode())
+    return ProbeResponse(200, json.dumps(value).encode())
 
 
 #: What the server answers for kernels; terminals are readable and none unless a pair says otherwise.
 REPLIES = {
     "idle kernels": ok([kernel()]),
     "no kernels and no terminals": ok([]),
-    "no kernels, terminals switched off": (ok([]), Answer(404, b"")),
+    "no kernels, terminals switched off": (ok([]), ProbeResponse(404, b"")),
     "a kernel that nobody ever connected to": ok([kernel("starting")]),
     "stamps before the start": ok([kernel(at="2001-01-01T00:00:00Z")]),
     "stamps of the year 9999": ok([kernel(at="9999-12-31T23:59:59Z")]),
@@ -52,16 +52,16 @@ REPLIES = {
     "no time": ok([kernel(at="")]),
     "a time without a zone": ok([kernel(at="2001-01-01T00:00:00")]),
     "a time of null": ok([kernel(at=None)]),
-    "no kernels and refused terminals": (ok([]), Answer(403, b"")),
+    "no kernels and refused terminals": (ok([]), ProbeResponse(403, b"")),
     "no kernels and unreachable terminals": (ok([]), Unanswered("timed_out")),
     "an object": ok({}),
     "null": ok(None),
-    "HTML": Answer(200, b"<html>login</html>"),
-    "NaN": Answer(200, b"[NaN]"),
-    "deep JSON": Answer(200, b"[" * 9_999),
-    "nothing": Answer(200, b""),
+    "HTML": ProbeResponse(200, b"<html>login</html>"),
+    "NaN": ProbeResponse(200, b"[NaN]"),
+    "deep JSON": ProbeResponse(200, b"[" * 9_999),
+    "nothing": ProbeResponse(200, b""),
     "1,001 kernels": ok([kernel()] * 1_001),
-    **{f"status {s}": Answer(s, b"[]") for s in (201, 204, 301, 302, 307, 400, 401, 403, 404, 500, 503)},
+    **{f"status {s}": ProbeResponse(s, b"[]") for s in (201, 204, 301, 302, 307, 400, 401, 403, 404, 500, 503)},
     **{fault: Unanswered(fault) for fault in (
         "timed_out", "no_connection", "closed_early", "not_http", "too_large", "encoded",
         "address_refused", "request_refused")},

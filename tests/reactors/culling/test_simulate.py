@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bus.clock import SECOND_US
 from bus.events.notebooks import Evidence, NotebookSampled
 from reactors.culling.policy import Limits
-from reactors.culling.simulate import Cull, Look, Simulation, look_of
+from reactors.culling.simulate import Cull, NotebookLook, Simulation, look_of
 from tests.reactors.culling import genai
 from tests.reactors.culling.looks import simulate
 
@@ -17,7 +17,7 @@ MINUTE = 60 * SECOND_US
 def series(text, uid="u"):
     """Looks a minute apart: `x` active, `.` idle, a blank not looked."""
     return [
-        Look(uid, n * MINUTE, n * MINUTE if seen == "x" else None)
+        NotebookLook(uid, n * MINUTE, n * MINUTE if seen == "x" else None)
         for n, seen in enumerate(text)
         if seen != " "
     ]
@@ -63,7 +63,7 @@ def test_a_gap_is_never_counted_as_saved():
 
 
 def test_activity_inside_a_look_ends_what_was_saved():
-    looks = [*series("x" + "." * 12), Look("u", 15 * MINUTE, 14 * MINUTE)]
+    looks = [*series("x" + "." * 12), NotebookLook("u", 15 * MINUTE, 14 * MINUTE)]
 
     (cull,) = simulate(looks, Limits(idle_seconds=600, warning_seconds=0)).culls
 
@@ -110,7 +110,7 @@ def test_a_recorded_fact_is_a_look(evidence, active):
 
     look = look_of(NotebookSampled(uid="u", evidence=tuple(evidence)), 100, limits)
 
-    assert Look("u", 100, active) == look
+    assert NotebookLook("u", 100, active) == look
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,20 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.kube.crds.quotas import PATH, QuotaStatus
-from reactors.effectors.quota_status import Condition, Outcome, Status, StatusWriter, body, content
+from reactors.effectors.quota_status import (
+    BizGroupStatus,
+    Condition,
+    StatusWriter,
+    WriteOutcome,
+    body,
+    content,
+)
 
 
 def status(**fields):
-    return Status(**{"name": "team", "uid": "u", "moment_s": 60, "observed_sequence": 7, **fields})
+    return BizGroupStatus(
+        **{"name": "team", "uid": "u", "moment_s": 60, "observed_sequence": 7, **fields}
+    )
 
 
 FULL = status(
@@ -151,7 +160,7 @@ async def test_a_changed_status_and_that_of_a_namesake_are_written():
 async def test_conflicts_are_tried_again():
     objects = Objects(ConflictError(), ConflictError())
 
-    assert await writer(objects).write(status()) == Outcome("team", "written")
+    assert await writer(objects).write(status()) == WriteOutcome("team", "written")
     assert len(objects.applied) == 3
 
 
@@ -159,7 +168,7 @@ async def test_conflicts_are_tried_again():
 async def test_another_object_of_this_name_or_none_means_gone(uid):
     objects = Objects(uid=uid)
 
-    assert await writer(objects).write(status()) == Outcome("team", "gone")
+    assert await writer(objects).write(status()) == WriteOutcome("team", "gone")
     assert objects.applied == []
 
 
@@ -194,8 +203,11 @@ async def test_after_an_unknown_outcome_the_same_status_is_written_again():
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        (NotFoundError(), Outcome("team", "gone")),
-        (RequestRefusedError(message="unknown field"), Outcome("team", "refused", "unknown field")),
+        (NotFoundError(), WriteOutcome("team", "gone")),
+        (
+            RequestRefusedError(message="unknown field"),
+            WriteOutcome("team", "refused", "unknown field"),
+        ),
     ],
 )
 async def test_an_outcome_says_what_became_of_it_and_the_next_one_is_written(answer, outcome):
@@ -210,7 +222,7 @@ async def test_a_kind_of_an_earlier_release_takes_the_status_without_its_forecas
     objects = Objects(RequestRefusedError(status=500, message=OLDER))
     writes = writer(objects, attempts=1)
 
-    assert await writes.write(FULL) == Outcome("team", "written")
+    assert await writes.write(FULL) == WriteOutcome("team", "written")
     assert ["forecast" in said["status"] for _, said in objects.applied] == [True, False]
     assert "apply deploy/manifests/crds" in "".join(writes.trouble())
     assert (await writes.write(FULL)).result == "unchanged"

@@ -5,7 +5,7 @@ import pytest
 from bus.events.decisions import Cull, Target, Warn
 from bus.events.histories import HistoryRecovered
 from bus.events.policies import PauseChanged
-from reactors.engine.interlocks import Gate
+from reactors.engine.interlocks import LimitGate
 from reactors.engine.settings import Pace
 from tests.factories import pod_observed, pods_listed, said
 from tests.reactors.engine.toys import FAST, Scene
@@ -205,7 +205,7 @@ def test_the_gate_counts_stops_and_no_warnings():
         "id": "0" * 32, "reactor": "culling", "rules": 1, "key": "nb", "trigger": 1, "at_us": 10, "policy": "",
         "is_shadow": False, "target": target, "reason": "idle", "expires_us": 99,
     }  # fmt: skip
-    gate = Gate("", 10, [])
+    gate = LimitGate("", 10, [])
     one = Pace(per_minute=1, per_namespace=1, per_workload=1)
 
     answers = [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from reactors.engine.turns import LONGEST_SECONDS, REMEMBERED_SECONDS, Turns
+from reactors.engine.turns import LONGEST_SECONDS, REMEMBERED_SECONDS, JournalTurns
 
 
 def told(*sources, now=100.0):
-    turns = Turns()
+    turns = JournalTurns()
     for place, source in enumerate(sources):
         turns.appended(source, now - 0.001 * (len(sources) - place))
     return turns

@@ -5,7 +5,13 @@ import msgspec
 from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
 from bus.events.pods import Owner
 from bus.events.services import ServiceObserved
-from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, Training, TrainingSpec
+from bus.events.workloads import (
+    ReplicaCounts,
+    ReplicaSpec,
+    Training,
+    TrainingSpec,
+    WorkloadCondition,
+)
 from reactors.jobs.reactor import reactor
 from reactors.jobs.settings import JobsPolicy
 from reactors.jobs.shape import INDEX, JOB, KINDS, OPERATOR, TYPE
@@ -45,7 +51,7 @@ class Training4(Scenario):
         """The job's object as it is now: ``conditions`` by type, all True."""
         if conditions or counts is not None:
             fields["conditions"] = tuple(
-                Condition(one, "True", f"{self.kind}{one}") for one in conditions
+                WorkloadCondition(one, "True", f"{self.kind}{one}") for one in conditions
             )
             fields["counts"] = {"Worker": ReplicaCounts(*counts or (0, 0, 0))}
         self.status |= fields

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bus.events.workloads import Condition, Elastic, ReplicaCounts, ReplicaSpec
+from bus.events.workloads import ElasticPolicy, ReplicaCounts, ReplicaSpec, WorkloadCondition
 from reactors.jobs.shape import KINDS, UNSEEN_US
 from tests.factories import START, stamp
 from tests.reactors.jobs.plainly import Plainly, PlainlyTrained
@@ -79,7 +79,7 @@ class Beside(Training4):
 
     async def write(self):
         conditions = tuple(
-            Condition(name, str(held), self.reason(name, held))
+            WorkloadCondition(name, str(held), self.reason(name, held))
             for name, held in self.known["conditions"]
         )
         counts = {type: ReplicaCounts(*one) for type, one in self.known["counts"].items()}
@@ -166,8 +166,8 @@ WIDER = {
     "master and evaluator": ("TFJob", {"Master": (1, "Never"), "Evaluator": (1, "OnFailure"), "Worker": (2, "OnFailure")}, {}),
     "all workers": ("TFJob", {"PS": (1, "OnFailure"), "Worker": (3, "OnFailure")}, {"success_policy": "AllWorkers"}),
     "pytorch master": ("PyTorchJob", {"Master": (1, "OnFailure"), "Worker": (3, "OnFailure")}, {}),
-    "elastic": ("PyTorchJob", {"Worker": (4, "OnFailure")}, {"elastic": Elastic()}),
-    "elastic by exit code": ("PyTorchJob", {"Worker": (4, "ExitCode")}, {"elastic": Elastic()}),
+    "elastic": ("PyTorchJob", {"Worker": (4, "OnFailure")}, {"elastic": ElasticPolicy()}),
+    "elastic by exit code": ("PyTorchJob", {"Worker": (4, "ExitCode")}, {"elastic": ElasticPolicy()}),
     "xgboost": ("XGBoostJob", {"Master": (1, "ExitCode"), "Worker": (2, "ExitCode")}, {}),
     "xgboost that fails": ("XGBoostJob", {"Master": (1, "Never"), "Worker": (2, "Never")}, {}),
     "paddle master": ("PaddleJob", {"Master": (1, "OnFailure"), "Worker": (2, "OnFailure")}, {}),

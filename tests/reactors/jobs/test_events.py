@@ -12,7 +12,7 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.events.decisions import DeleteJob, ReportJob, Target
-from bus.events.workloads import Condition
+from bus.events.workloads import WorkloadCondition
 from reactors.engine.verify import rederive
 from reactors.jobs.effectors.notices import records
 from reactors.jobs.effectors.run import JobEffector
@@ -97,7 +97,10 @@ async def test_where_the_operator_says_nothing_nothing_is_recorded():
 def test_a_status_that_was_recorded_before_is_read_and_written_as_it_was():
     found = msgspec.json.decode(OLDER, type=ReportJob)
 
-    assert (found.events, found.conditions) == ((), (Condition("Running", "True", "TFJobRunning"),))
+    assert (found.events, found.conditions) == (
+        (),
+        (WorkloadCondition("Running", "True", "TFJobRunning"),),
+    )
     assert msgspec.json.encode(found) == OLDER
 
 
@@ -189,7 +192,7 @@ async def test_who_tries_again_after_the_status_was_written_writes_no_second_eve
 
 
 def test_the_name_of_an_event_follows_from_its_decision_and_its_note_is_bounded():
-    ended = (Condition("Succeeded", "True", "TFJobSucceeded"),)
+    ended = (WorkloadCondition("Succeeded", "True", "TFJobSucceeded"),)
     found = msgspec.structs.replace(
         msgspec.json.decode(OLDER, type=ReportJob), target=Target("TFJob", "n" * 2_000, "train", "j"),
         conditions=ended,

@@ -6,7 +6,7 @@ from bus.events.workloads import ReplicaSpec, TrainingSpec
 from reactors.jobs.effectors.bodies import job_in
 from reactors.jobs.passes import reconciled
 from reactors.jobs.rendezvous import environment
-from reactors.jobs.shape import KINDS, PREFIX, Job, Rules, Seen, SeenPod, Slot
+from reactors.jobs.shape import KINDS, PREFIX, Job, Rules, SeenJob, SeenPod, Slot
 from tests.reactors.jobs.running import Running, job
 from tests.reactors.jobs.scene import UID, Training4
 
@@ -68,7 +68,7 @@ def test_a_job_with_replica_types_in_another_case_ends_by_the_operators_rules(ki
     one = job_in(kind, found | METADATA)
     done = SeenPod("train-worker-0", "p", "worker", "0", "Succeeded", exit_code=0)
 
-    assert reconciled(one, Seen((done,)), 0, Rules()).status.is_true("Succeeded")
+    assert reconciled(one, SeenJob((done,)), 0, Rules()).status.is_true("Succeeded")
 
 
 async def test_a_recorded_job_of_an_earlier_version_has_the_names_of_its_kind():

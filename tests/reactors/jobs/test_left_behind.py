@@ -5,11 +5,11 @@ import pytest
 from bus.clock import SECOND_US
 from bus.errors import PermissionDeniedError
 from bus.events.decisions import DeleteReplica
-from bus.events.workloads import Condition, ReplicaSpec, TrainingSpec
+from bus.events.workloads import ReplicaSpec, TrainingSpec, WorkloadCondition
 from reactors.engine.verify import rederive
 from reactors.jobs.passes import reconciled
 from reactors.jobs.reactor import reactor
-from reactors.jobs.shape import Job, Rules, Seen, SeenPod, Status
+from reactors.jobs.shape import Job, JobStatus, Rules, SeenJob, SeenPod
 from tests.factories import CLUSTER
 from tests.reactors.jobs.running import CORE, Running, job
 
@@ -19,9 +19,11 @@ OWN, V1 = Rules(is_v1=False), Rules(is_v1=True)
 def removed(rules=OWN, start=0, end=60, ended="Failed", replaced=0, **spec):
     """Why the pod that still runs is deleted, if it is."""
     replicas = {"Worker": ReplicaSpec(1, "ExitCode")}
-    status = Status((Condition(ended, "True", ended),), {}, start * SECOND_US, end * SECOND_US)
+    status = JobStatus(
+        (WorkloadCondition(ended, "True", ended),), {}, start * SECOND_US, end * SECOND_US
+    )
     given = Job("j", "TFJob", "ns", "train", TrainingSpec(replicas, **spec), status)
-    seen = Seen((SeenPod("train-worker-0", "p", "worker", "0", "Running"),), replaced=replaced)
+    seen = SeenJob((SeenPod("train-worker-0", "p", "worker", "0", "Running"),), replaced=replaced)
     found = reconciled(given, seen, 100 * SECOND_US, rules)
     return [one.reason for one in found.removals]
 

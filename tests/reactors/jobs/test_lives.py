@@ -4,9 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.clock import SECOND_US
-from bus.events.workloads import Condition, Elastic, ReplicaCounts, ReplicaSpec, TrainingSpec
+from bus.events.workloads import (
+    ElasticPolicy,
+    ReplicaCounts,
+    ReplicaSpec,
+    TrainingSpec,
+    WorkloadCondition,
+)
 from reactors.jobs.passes import reconciled
-from reactors.jobs.shape import Job, Rules, Seen, SeenPod, Status
+from reactors.jobs.shape import Job, JobStatus, Rules, SeenJob, SeenPod
 from tests.reactors.jobs.plainly import ORDER, Plainly, PlainlyTrained
 from tests.thorough import tries
 
@@ -62,18 +68,18 @@ def of(job, pods):
         {type: ReplicaSpec(count, policy) for type, (count, policy) in job["types"].items()},
         clean_pod_policy=job["clean"], deadline_s=job["deadline"], backoff_limit=job["backoff"],
         suspend=job["suspend"], success_policy=job["success"], is_dynamic=job["dynamic"],
-        elastic=Elastic() if job.get("elastic") else None,
+        elastic=ElasticPolicy() if job.get("elastic") else None,
     )  # fmt: skip
     conditions = tuple(
-        Condition(name, str(held), f"{kind}{name}") for name, held in job["conditions"]
+        WorkloadCondition(name, str(held), f"{kind}{name}") for name, held in job["conditions"]
     )
     counts = {type: ReplicaCounts(*one) for type, one in job["counts"].items()}
-    status = Status(conditions, counts, us(job["start"]), us(job["completion"]))
+    status = JobStatus(conditions, counts, us(job["start"]), us(job["completion"]))
     seen = tuple(
         SeenPod(f"{type}-{index}-{n}", str(n), type.lower(), str(index), phase, deleting, restarts, code)
         for n, (type, index, phase, code, restarts, deleting) in enumerate(pods)
     )  # fmt: skip
-    return Job("j", kind, "ns", "train", spec, status), Seen(seen)
+    return Job("j", kind, "ns", "train", spec, status), SeenJob(seen)
 
 
 def us(seconds):

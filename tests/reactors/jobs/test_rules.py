@@ -3,19 +3,37 @@
 import pytest
 
 from bus.clock import SECOND_US
-from bus.events.workloads import Condition, Elastic, ReplicaCounts, ReplicaSpec, TrainingSpec
+from bus.events.workloads import (
+    ElasticPolicy,
+    ReplicaCounts,
+    ReplicaSpec,
+    TrainingSpec,
+    WorkloadCondition,
+)
 from reactors.jobs.passes import reconciled
 from reactors.jobs.rendezvous import environment
-from reactors.jobs.shape import Job, Outstanding, Rules, Seen, SeenPod, SeenService, Slot, Status
+from reactors.jobs.shape import (
+    Job,
+    JobExpectations,
+    JobStatus,
+    Rules,
+    SeenJob,
+    SeenPod,
+    SeenService,
+    Slot,
+)
 
 NOW_US = 1_000 * SECOND_US
 OPERATOR, BURSAR = Rules(is_v1=True), Rules(is_v1=False)
-RESTARTING = (Condition("Created", "True"), Condition("Restarting", "True", "TFJobRestarting"))
+RESTARTING = (
+    WorkloadCondition("Created", "True"),
+    WorkloadCondition("Restarting", "True", "TFJobRestarting"),
+)
 
 
 def job(kind="TFJob", status=None, **spec):
     spec = {"replicas": {"Worker": ReplicaSpec(2)}} | spec
-    return Job("j", kind, "ns", "train", TrainingSpec(**spec), status or Status())
+    return Job("j", kind, "ns", "train", TrainingSpec(**spec), status or JobStatus())
 
 
 def pod(index, phase="Running", type="worker", **fields):
@@ -24,7 +42,7 @@ def pod(index, phase="Running", type="worker", **fields):
 
 
 def look(one, *pods, rules=BURSAR, **seen):
-    return reconciled(one, Seen(tuple(pods), **seen), NOW_US, rules)
+    return reconciled(one, SeenJob(tuple(pods), **seen), NOW_US, rules)
 
 
 def told(found):
@@ -57,7 +75,7 @@ def test_a_failed_pod_out_of_range_is_deleted_once():
 
 
 def test_all_steps_that_are_waited_for_must_be_seen():
-    outstanding = {"worker/pods": Outstanding(1)}
+    outstanding = {"worker/pods": JobExpectations(1)}
 
     assert look(job(), rules=OPERATOR, outstanding=outstanding).skipped == ""
     assert look(job(), outstanding=outstanding).skipped == "outstanding"
@@ -70,7 +88,7 @@ def test_an_empty_manager_is_none():
 
 def test_a_failure_is_not_hidden_by_the_restart_of_another_pod():
     replicas = {"Worker": ReplicaSpec(1, "ExitCode"), "PS": ReplicaSpec(1, "Never")}
-    one = job(replicas=replicas, status=Status(RESTARTING))
+    one = job(replicas=replicas, status=JobStatus(RESTARTING))
     pods = pod(0, "Pending"), pod(0, "Failed", "ps", exit_code=1)
 
     assert ("Failed", "True") not in told(look(one, *pods, rules=OPERATOR))
@@ -79,7 +97,9 @@ def test_a_failure_is_not_hidden_by_the_restart_of_another_pod():
 
 
 def test_a_permanent_failure_has_a_completion_time():
-    one = job(replicas={"Worker": ReplicaSpec(1, "ExitCode")}, ttl_s=60, status=Status(RESTARTING))
+    one = job(
+        replicas={"Worker": ReplicaSpec(1, "ExitCode")}, ttl_s=60, status=JobStatus(RESTARTING)
+    )
     pods = (pod(0, "Failed", exit_code=1),)
 
     assert look(one, *pods, rules=OPERATOR).status.completion_us is None
@@ -148,7 +168,7 @@ def test_a_pytorchjob_succeeds_with_its_master_and_restarts_by_default():
 
 
 def test_an_elastic_pytorchjob_succeeds_with_any_worker():
-    one = job("PyTorchJob", elastic=Elastic(1, 2))
+    one = job("PyTorchJob", elastic=ElasticPolicy(1, 2))
 
     assert ("Succeeded", "True") in told(look(one, pod(0, "Succeeded"), pod(1)))
 
@@ -165,7 +185,7 @@ def test_pods_of_a_pytorchjob_find_their_master():
 
 
 def test_pods_of_an_elastic_pytorchjob_meet_at_worker_0():
-    one = job("PyTorchJob", elastic=Elastic(1, 4, max_restarts=3))
+    one = job("PyTorchJob", elastic=ElasticPolicy(1, 4, max_restarts=3))
     found = environment(one, Slot("Worker", 0, "w"))
 
     assert (found["PET_NNODES"], found["PET_RDZV_ENDPOINT"]) == ("1:4", "train-worker-0:23456")

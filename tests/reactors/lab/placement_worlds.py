@@ -17,7 +17,7 @@ from bus.events.decisions import EffectSettled, SchedulingPassed
 from bus.events.vocabulary import read
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, decision_event
-from reactors.lab.placements import RULES, Lives, PlacementLab, outcome
+from reactors.lab.placements import RULES, PlacementLab, PodLives, outcome
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from tests.factories import CLUSTER, node_observed, owner, pod_observed, pod_vanished, said, us
@@ -169,7 +169,7 @@ class World:
 
 def played(events, *policies, rules=RULES, known=None, begin=0):
     """What the lab makes of a history: of each policy what each rule made, and the lives on record."""
-    lives = Lives(us(begin))
+    lives = PodLives(us(begin))
     for event in events:
         lives.apply(read(event, VOCABULARY), event)
     lab = PlacementLab(CLUSTER, policies, lives, known=known, rules=rules)

@@ -7,7 +7,7 @@ import pytest
 from bus.events.decisions import Cull
 from bus.events.notebooks import NotebookSampled
 from reactors.culling.decide import decide
-from reactors.culling.policy import Subject, limits_of
+from reactors.culling.policy import NotebookSubject, limits_of
 from reactors.culling.simulate import look_of
 from reactors.lab.culling import trial
 from reactors.lab.culling.due import DueNotebooks
@@ -72,7 +72,7 @@ def test_looks_alone_give_the_same_stops_in_most_worlds_where_nobody_was_stopped
         rng = random.Random(seed)
         tried, _ = two_policies(rng)
         record = World(people(seed, END, count=3, leaves=0), tried, "shadow").run(END).events
-        limits = limits_of(tried, Subject("ns"))
+        limits = limits_of(tried, NotebookSubject("ns"))
         looks = [
             look
             for event in record

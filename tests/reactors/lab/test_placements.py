@@ -8,7 +8,7 @@ from bus.events.policies import PauseChanged
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.lab.placements import RULES, PlacementLab, outcome
-from reactors.lab.placements.trial import Trial
+from reactors.lab.placements.trial import PlacementTrial
 from reactors.lab.placements.world import differing
 from tests.factories import (
     CLUSTER,
@@ -251,8 +251,8 @@ def test_while_reactors_are_paused_nobody_is_placed_and_time_passes_once_for_eac
     history.placed("p", 40, 41, "n1", cpu="1").done("p", 95_000, since=41, cpu="1")
     history.pod("last", 99_000, cpu="1")
     tries = []
-    true = Trial._try
-    monkeypatch.setattr(Trial, "_try", lambda self, at: (tries.append(at), true(self, at)))
+    true = PlacementTrial._try
+    monkeypatch.setattr(PlacementTrial, "_try", lambda self, at: (tries.append(at), true(self, at)))
     found = {uid: (node, start) for uid, node, start, _ in stays(history, policy())}
     assert found["p"] == ("n2", 90_000 + bind)
     assert len(tries) < 20

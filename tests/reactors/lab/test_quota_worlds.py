@@ -7,7 +7,7 @@ import pytest
 from bus.clock import SECOND_US
 from bus.events.admissions import JOURNAL
 from reactors.lab.quotas import Proposed, outcomes, played
-from reactors.lab.quotas.arrivals import Journals
+from reactors.lab.quotas.arrivals import RecordedJournals
 from reactors.queue import releasing
 from reactors.readers import Readers
 from tests.reactors.lab.quota_worlds import asked, lived, random_asks
@@ -22,7 +22,7 @@ def quick(monkeypatch):
 
 
 def journals(history):
-    found = Journals(Readers(None, None, cluster="c1", source="lab"))
+    found = RecordedJournals(Readers(None, None, cluster="c1", source="lab"))
     for event in history:
         found.apply(event)
     return found.of

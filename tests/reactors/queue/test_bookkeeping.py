@@ -13,7 +13,7 @@ from reactors.queue import plan, releasing
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.metrics import figures
 from reactors.queue.outlook import outlooks
-from reactors.queue.shape import Running, Waiting
+from reactors.queue.shape import Running, WaitingWorkload
 from tests.quota_trees import CPU, Books, request
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import differences_of, quiet, until
@@ -121,7 +121,7 @@ def books(*, hard=4, **fields):
 
 
 def waiting(uid, cpu, created=0, priority=0, **fields):
-    return Waiting(request(uid, cpu, **fields), priority, created * SECOND_US)
+    return WaitingWorkload(request(uid, cpu, **fields), priority, created * SECOND_US)
 
 
 def test_one_that_may_never_come_does_not_keep_the_head_from_getting_its_room_back():

@@ -15,7 +15,7 @@ from bus.events.admissions import AdmissionReleased, Release
 from bus.events.quotas import Queue
 from projections.quota_trees import TreeOverlay
 from reactors.queue.decide import decide_releases, decide_returns
-from reactors.queue.shape import Running, Waiting
+from reactors.queue.shape import Running, WaitingWorkload
 from tests.quota_trees import CPU, Books, request
 from tests.thorough import tries
 
@@ -102,7 +102,9 @@ class World:
 
     def _waiting(self):
         return [
-            Waiting(request(job.uid, job.cpu), job.priority, job.arrives * SECOND_US, job.deadline)
+            WaitingWorkload(
+                request(job.uid, job.cpu), job.priority, job.arrives * SECOND_US, job.deadline
+            )
             for job in self.waiting
         ]
 
@@ -267,8 +269,8 @@ def test_all_or_nothing():
 def test_what_was_ordered_to_hold_keeps_nobody_waiting():
     books = Books()
     books.show_quota(hard=ROOM)
-    held = Waiting(request("held", 20), 9, 0, is_stopped=True)
-    other = Waiting(request("other", 1), 0, 1)
+    held = WaitingWorkload(request("held", 20), 9, 0, is_stopped=True)
+    other = WaitingWorkload(request("other", 1), 0, 1)
     facts = decide_releases(TreeOverlay(books.tree), [held, other], Queue(True, "Strict"), (), 2)
 
     assert ["other"] == [fact.uid for fact in facts]
@@ -277,8 +279,8 @@ def test_what_was_ordered_to_hold_keeps_nobody_waiting():
 def test_what_may_not_use_its_quota_keeps_nobody_waiting():
     books = Books()
     books.show_quota(hard=ROOM, namespaces=("ns",))
-    alien = Waiting(request("alien", 1, namespace="elsewhere"), 9, 0)
-    other = Waiting(request("other", 1), 0, 1)
+    alien = WaitingWorkload(request("alien", 1, namespace="elsewhere"), 9, 0)
+    other = WaitingWorkload(request("other", 1), 0, 1)
     facts = decide_releases(TreeOverlay(books.tree), [alien, other], Queue(True, "Strict"), (), 2)
 
     assert ["other"] == [fact.uid for fact in facts]

@@ -7,7 +7,7 @@ import pytest
 from bus.envelope import Event
 from projections.quota_trees import Tree
 from reactors.rederive import releases
-from reactors.rederive.releases import Look, Releases
+from reactors.rederive.releases import QueueLook, Releases
 
 
 class Reader:
@@ -28,6 +28,6 @@ def test_each_of_some_processes_that_take_turns_has_a_reader_of_its_own(monkeypa
     for at in range(10, 200, 10):
         for less in behind:
             event = Event("c", "admission.released", "t", "i", "s", 0, b"", 1, at + 1)
-            walk.apply(Tree("t"), Look("t", at - less, at), [(event, None)])
+            walk.apply(Tree("t"), QueueLook("t", at - less, at), [(event, None)])
 
     assert len(behind) == len(made)

@@ -15,7 +15,7 @@ from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at, reader_of
 from reactors.engine.verify import rederive
-from reactors.rederive.snapshots import Comparison, compared
+from reactors.rederive.snapshots import SnapshotComparison, compared
 from tests.reactors.engine.restoring import archived_in, folded, readers_of
 from tests.recording import recorded
 
@@ -48,7 +48,7 @@ def keep(store, knows, signer=None, **changed):
 
 
 def comparison(store):
-    return Comparison(
+    return SnapshotComparison(
         store.select, REACTORS, CLUSTER, MemoryTransport(), SystemClock(), is_beside=True
     )
 

@@ -9,7 +9,7 @@ import pytest
 from bus.errors import ClusterUnavailableError, ConflictError, RequestRefusedError
 from bus.waiting import Moves
 from reactors.scheduling.effectors.binder import Binder
-from reactors.scheduling.effects import Placements, settle
+from reactors.scheduling.effects import PlacementSource, settle
 
 #: Its sleeps take no time in the tests that it is for.
 pytestmark = pytest.mark.simulated
@@ -66,7 +66,7 @@ class Process:
 
     async def run(self, seconds):
         cluster = self.cluster
-        placements = Placements(cluster.runner.replica, self.moves)
+        placements = PlacementSource(cluster.runner.replica, self.moves)
         say = partial(settle, cluster.transport, cluster.clock, cluster.cluster)
         binding = asyncio.create_task(Binder(self.server, placements, say, lambda one: None).run())
         for _ in range(seconds):

@@ -8,7 +8,7 @@ import pytest
 
 from bus.errors import ClusterUnavailableError, ConflictError, NotFoundError
 from bus.waiting import Moves
-from projections.cluster.volumes import Claim
+from projections.cluster.volumes import Pvc
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.framework.bind import Placement
 from reactors.scheduling.framework.bind_cycle import Known
@@ -63,7 +63,7 @@ class Cluster:
         """Somebody writes a claim."""
         version = int(self.unbound[name][0].version) + 1 if name in self.unbound else 1
         self.unbound[name] = [
-            Claim(
+            Pvc(
                 f"claim-{name}", "ns", name, str(version), 0, "", False, False, False, "fast", (), 0, False, False,
                 node, "",
             )

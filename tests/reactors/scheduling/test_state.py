@@ -11,7 +11,7 @@ from bus.events.volumes import StorageClassObserved
 from bus.jetstream.wire import headers
 from bus.streams import history
 from bus.waiting import Moves
-from reactors.scheduling.effects import Placements
+from reactors.scheduling.effects import PlacementSource
 from reactors.scheduling.metrics import figures
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
@@ -198,7 +198,7 @@ async def test_nothing_is_measured_where_nothing_was_ever_scheduled():
 
 
 async def test_a_bind_that_nobody_confirms_is_trouble(cluster):
-    placements = Placements(cluster.runner.replica, Moves())
+    placements = PlacementSource(cluster.runner.replica, Moves())
     await cluster.say(cluster.node("a"), cluster.pod("p"))
     before = placements.late()
     cluster.clock.after(CONFIRMED_US // SECOND_US)
@@ -315,7 +315,7 @@ async def test_a_pod_whose_volume_is_made_is_late_only_when_it_may_be_bound_for_
         f.claim_observed("home", 1, cluster.at(), **home),
         cluster.pod("p", constraints=msgspec.Raw(b'{"schedulerName":"bursar","claims":["home"]}')),
     )  # fmt: skip
-    placements = Placements(cluster.runner.replica, Moves())
+    placements = PlacementSource(cluster.runner.replica, Moves())
     found = []
     for step in ("made", "bound", "late"):
         if step == "bound":

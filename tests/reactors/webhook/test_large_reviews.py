@@ -12,7 +12,7 @@ import uvloop
 from reactors.webhook import Answer
 from reactors.webhook.failure import UNAVAILABLE, UNREADABLE
 from reactors.webhook.server import ServerSettings, WebhookServer
-from reactors.webhook.turns import Turns
+from reactors.webhook.turns import FairTurns
 from tests.reactors.webhook.asking import ask
 from tests.reactors.webhook.reviews import application, deployment, encoded
 from tests.reactors.webhook.serving import serving
@@ -208,7 +208,7 @@ def test_memory_is_bounded_whatever_many_reviews_bring_and_each_gets_its_answer(
 
 @pytest.mark.simulated
 async def test_turns_are_given_in_rotation_and_few_to_one_key():
-    turns, order, go_on = Turns(3, 2), [], asyncio.Event()
+    turns, order, go_on = FairTurns(3, 2), [], asyncio.Event()
 
     async def take(key):
         async with turns.turn(key):
@@ -227,7 +227,7 @@ async def test_turns_are_given_in_rotation_and_few_to_one_key():
 
 
 async def test_a_turn_that_was_given_to_a_cancelled_task_goes_to_the_next():
-    turns, got = Turns(1, 1), []
+    turns, got = FairTurns(1, 1), []
 
     async def take(key):
         async with turns.turn(key):

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from reactors.webhook.failure import UNAVAILABLE, UNREADABLE, unread
-from reactors.webhook.outline import Outline, Reader, outline_of
+from reactors.webhook.outline import Outline, OutlineReader, outline_of
 from reactors.webhook.scanner import Scanner
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
@@ -18,7 +18,7 @@ QUOTA = "biz.group.resource.quota"
 
 
 def read(raw, size=65_536):
-    reader = Reader()
+    reader = OutlineReader()
     for at in range(0, len(raw), size):
         reader.feed(raw[at : at + size])
     return reader.outline()
@@ -42,7 +42,7 @@ def test_the_outline_of_any_object_names_the_review_and_its_quota(inner):
 def test_reading_the_outline_holds_a_few_kilobytes_whatever_the_size():
     piece = b"\\u003c" * 10_000
     begin, end = around(b'"HERE"').split(b"HERE")
-    reader = Reader()
+    reader = OutlineReader()
     tracemalloc.start()
     reader.feed(begin)
     for _ in range(500):
@@ -173,7 +173,7 @@ def test_a_deletion_passes_and_what_is_late_is_told_to_ask_again():
 
 
 @pytest.mark.parametrize(
-    "function", [outline_of, unread, Reader.feed], ids=["of", "unread", "feed"]
+    "function", [outline_of, unread, OutlineReader.feed], ids=["of", "unread", "feed"]
 )
 def test_reading_outlines_is_pure(function):
     assert [] == faults(function, PACKAGES)

@@ -18,7 +18,7 @@ import numpy as np
 
 from bus.events.constraints import NodeSelectorTerm, Requirement
 from bus.events.volumes import TopologyTerm
-from projections.cluster.volumes import Claim
+from projections.cluster.volumes import Pvc
 from reactors.scheduling.columns.selectors import any_term, nodes_of
 from reactors.scheduling.columns.table import Bools, Columns, Rows
 from reactors.scheduling.framework.bind import DONE, Prepared
@@ -103,7 +103,7 @@ def _refused(reason: str, nodes: Bools) -> list[Refused]:
     return [Refused(reason, nodes, nodes)] if nodes.any() else []
 
 
-def _claims(cycle: Cycle) -> Iterator[Claim]:
+def _claims(cycle: Cycle) -> Iterator[Pvc]:
     for name in cycle.pod.constraints.claims if cycle.pod.constraints else ():
         claim = cycle.columns.volumes.claim(cycle.pod.namespace, name)
         if claim is not None:
@@ -154,7 +154,7 @@ def _unbound(cycle: Cycle) -> Iterator[str]:
         yield waits
 
 
-def _possible(cycle: Cycle, claim: Claim) -> Bools:
+def _possible(cycle: Cycle, claim: Pvc) -> Bools:
     """The nodes for which a volume can be made for a claim."""
     columns = cycle.columns
     count, made_by = len(columns.nodes), columns.volumes.storage_class(claim.storage_class)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from projections.quota_trees.keys import counted, ending, largest, summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.coverage.chains import DEPTH
-from reactors.admission.coverage.lives import Lives
+from reactors.admission.coverage.lives import LiveSums
 from reactors.admission.state.state import AdmissionState
 from tests import factories as f
 from tests.thorough import tries
@@ -58,7 +58,7 @@ class Plain:
 def test_sums_are_those_of_a_count(steps):
     plain, marked = Plain(), set()
     wanted = {}
-    lives = Lives(lambda uid: wanted.get(uid, ""), marked.add)
+    lives = LiveSums(lambda uid: wanted.get(uid, ""), marked.add)
     for version, step in enumerate(steps, 1):
         apply(step, version, lives, plain, wanted)
         for uid in OBJECTS:
@@ -101,7 +101,7 @@ def apply(step, version, lives, plain, wanted):
 
 
 def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undone():
-    lives = Lives(lambda uid: "", lambda uid: None)
+    lives = LiveSums(lambda uid: "", lambda uid: None)
     undo = lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
     assert (lives.node("j").pods["cpu"], "#" in lives.node("j").pods) == (4, True)
     undo()
@@ -117,7 +117,7 @@ def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undo
 
 
 def test_what_was_seen_since_is_not_undone():
-    lives = Lives(lambda uid: "", lambda uid: None)
+    lives = LiveSums(lambda uid: "", lambda uid: None)
     undo_pod = lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
     undo_set = lives.expect("r1", "j", {"cpu": 4}, "", 0)
     lives.see_pod("p1", "j", {"cpu": 3}, "7", 5)
@@ -130,7 +130,7 @@ def test_what_was_seen_since_is_not_undone():
 
 
 def test_what_a_process_of_a_fast_clock_expects_holds_up_nothing_else():
-    lives = Lives(lambda uid: "", lambda uid: None)
+    lives = LiveSums(lambda uid: "", lambda uid: None)
     lives.expect_pod("p1", "j", {"cpu": 1}, "", 10 * LANDED_US)
     lives.expect_pod("p2", "j", {"cpu": 2}, "", 0)
 
@@ -140,7 +140,7 @@ def test_what_a_process_of_a_fast_clock_expects_holds_up_nothing_else():
 
 
 def test_what_ends_is_said_beside_what_lives():
-    lives = Lives({"set": "web", "web": ""}.__getitem__, lambda uid: None)
+    lives = LiveSums({"set": "web", "web": ""}.__getitem__, lambda uid: None)
     lives.see("set", {"cpu": 4}, "1")
     lives.see_pod("p1", "set", {"cpu": 3}, "2", 2)
     lives.see_pod("p2", "set", {"cpu": 2}, "3", 3, is_ending=True)
@@ -179,7 +179,7 @@ def test_a_late_observation_moves_no_pod_to_its_former_owner():
 
 def test_a_chain_that_closes_in_itself_is_cut():
     above = {"a": "b", "b": "c", "c": "a"}
-    lives = Lives(lambda uid: above.get(uid, ""), lambda uid: None)
+    lives = LiveSums(lambda uid: above.get(uid, ""), lambda uid: None)
     for version, uid in enumerate("abc", 1):
         lives.see(uid, {"cpu": 1}, str(version))
     lives.see_pod("p", "a", {"cpu": 5}, "9", 9)

@@ -21,7 +21,14 @@ from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.deciding.decide import Request, decide
 from reactors.admission.deciding.declare import Proposal, declare
-from reactors.admission.deciding.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.deciding.reconcile import (
+    Absent,
+    LastSeen,
+    SeenQuota,
+    declared,
+    settle,
+    shows,
+)
 from tests.quota_trees import CPU, observed
 
 #: The API server's request deadline, and most that a stamp of the watch is too late.
@@ -93,7 +100,7 @@ class Rules:
         if value is None and not thing.was_seen:
             return Absent(uid, at * SECOND_US)
         quota, demand = value or ("", 0)
-        return Seen(
+        return LastSeen(
             uid, "Job", "ns", uid, quota, {CPU: demand} if value else {}, {}, at * SECOND_US,
             value is None,
         )  # fmt: skip
@@ -253,7 +260,7 @@ class World(NamedTuple):
         if evidence is None:
             return None
         confirmed = {(quota, evidence.uid): number for quota, number in thing.confirmed}
-        if isinstance(evidence, Seen):
+        if isinstance(evidence, LastSeen):
             for grant in self.grants(index):
                 if self.rules.shows(grant, evidence):
                     confirmed[(grant.quota, grant.uid)] = grant.number

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from projections.attribution import Rule, attributed, names
+from projections.attribution import AttributionRule, attributed, names
 from reactors.admission.deciding.mapping import ELASTIC_LABEL, LABEL, place
 
 LABELS = [
@@ -15,7 +15,7 @@ LABELS = [
 
 @pytest.mark.parametrize(("own", "namespace"), list(product(LABELS, LABELS)))
 def test_the_quota_that_is_charged_is_the_quota_that_spends(own, namespace):
-    charged = place(own, "ns", namespace, {"q": Rule()}.get)
+    charged = place(own, "ns", namespace, {"q": AttributionRule()}.get)
     spends = attributed(names(own), None, names(namespace))[0]
 
     assert (charged.quota if charged else "") == spends
@@ -24,5 +24,5 @@ def test_the_quota_that_is_charged_is_the_quota_that_spends(own, namespace):
 def test_nobody_leaves_the_quota_of_his_namespace_by_a_label():
     own, namespace = {ELASTIC_LABEL: "k"}, {LABEL: "q"}
 
-    assert place(own, "ns", namespace, {"q": Rule()}.get).quota == "q"
+    assert place(own, "ns", namespace, {"q": AttributionRule()}.get).quota == "q"
     assert attributed(names(own), names(own), names(namespace))[0] == "q"

@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from bus.events.namespaces import NamespaceObserved
-from bus.events.quotas import Requirement, Serves
-from projections.attribution import Rule, attributed, names
+from bus.events.quotas import NamespaceRequirement, Serves
+from projections.attribution import AttributionRule, attributed, names
 from reactors.admission.deciding.mapping import LABEL, counted, place
 from reactors.admitting import following
 from tests.reactors.cluster import Cluster, job
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.simulated
 HARD = {"limits.cpu": 10_000}
 ANY, OURS = Serves(), Serves(("lab",))
 TIER = "bursar.io/tier"
-GOLD = Serves(("lab",), (Requirement(TIER, "In", ("gold",)),))
+GOLD = Serves(("lab",), (NamespaceRequirement(TIER, "In", ("gold",)),))
 
 
 @pytest.fixture
@@ -164,8 +164,8 @@ async def test_a_quota_that_becomes_unusable_is_charged_for_nobody_else(cluster)
 
 
 RULES = {
-    "ours": Rule("", ("lab",)), "below": Rule("ours"), "theirs": Rule(),
-    "loop": Rule("pool"), "pool": Rule("loop"),
+    "ours": AttributionRule("", ("lab",)), "below": AttributionRule("ours"), "theirs": AttributionRule(),
+    "loop": AttributionRule("pool"), "pool": AttributionRule("loop"),
 }  # fmt: skip
 NAMED = ["", *RULES, "unknown"]
 

@@ -8,7 +8,7 @@ from bus.cpusets import parsed, written
 from bus.events.constraints import HeldCpus
 from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed
 from reactors.engine.verify import rederive
-from reactors.scheduling.effects import Placements
+from reactors.scheduling.effects import PlacementSource
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
@@ -35,7 +35,7 @@ async def test_the_cpus_stand_in_the_decision_and_in_the_binding():
     await at.say(pod(at, "p", 2), pod(at, "q", 2), pod(at, "r", 5), pod(at, "s", 2, qos="LS"))
     await at.tick()
     passed = at.facts(SchedulingPassed)[0]
-    bindings = Placements(at.runner.replica, None)
+    bindings = PlacementSource(at.runner.replica, None)
     told = {name: bindings.placement(name).cpus for name in "pqs"}
 
     assert passed.cpus == {"p": HeldCpus("0-1"), "q": HeldCpus("2-3")}
@@ -58,7 +58,7 @@ async def test_what_a_pod_says_unreadably_is_written_over_by_the_binding(qos):
     at = await scene("a")
     await at.say(pod(at, "p", 2, holds=HeldCpus(), qos=qos))
     await at.tick()
-    told = Placements(at.runner.replica, None).placement("p").cpus
+    told = PlacementSource(at.runner.replica, None).placement("p").cpus
 
     assert told == ('{"cpuset":"0-1"}' if qos == "LSR" else "{}")
 

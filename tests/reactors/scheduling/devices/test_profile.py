@@ -11,7 +11,7 @@ from bus.events.decisions import SchedulingPassed
 from bus.events.devices import ALLOCATED, FUNCTIONS
 from bus.waiting import Moves
 from reactors.engine.verify import rederive
-from reactors.scheduling.effects import Placements
+from reactors.scheduling.effects import PlacementSource
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
@@ -58,7 +58,7 @@ def placed(at):
 
 
 def outstanding(at):
-    placements = Placements(at.runner.replica, Moves())
+    placements = PlacementSource(at.runner.replica, Moves())
     return {
         uid: placements.annotations(placements.placement(uid)) for uid, _ in placements.decisions()
     }
@@ -226,7 +226,7 @@ async def test_a_pod_is_not_bound_to_devices_that_are_not_there_any_more(case):
         }
         await at.say(f.node_vanished("a", 90, at.at(), uid="a"))
         await at.say(f.node_observed("a", 91, at.at(), uid="another", allocatable=offered))
-    placements = Placements(at.runner.replica, Moves())
+    placements = PlacementSource(at.runner.replica, Moves())
     said = {
         uid: placements.overtaken(placements.placement(uid)) for uid, _ in placements.decisions()
     }

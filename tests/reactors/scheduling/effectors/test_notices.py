@@ -12,8 +12,8 @@ from bus.errors import (
 from bus.events.constraints import PodConstraints
 from bus.kube import MANAGER
 from bus.waiting import Moves
-from reactors.scheduling.effectors.notices import ALL, MOST_BOUND, PodNotices, Subject
-from reactors.scheduling.effects import Placements
+from reactors.scheduling.effectors.notices import ALL, MOST_BOUND, NoticedPod, PodNotices
+from reactors.scheduling.effects import PlacementSource
 from reactors.scheduling.queueing.messages import IN_SYSTEM
 from tests.reactors.scheduling.ganging import Ganging
 from tests.scenario import Clock
@@ -92,7 +92,7 @@ class World:
 
 
 def subject(name, nominated=""):
-    return Subject("ns", name, name, "bursar", nominated)
+    return NoticedPod("ns", name, name, "bursar", nominated)
 
 
 async def test_who_waits_has_a_condition_and_an_event_as_kube_scheduler_writes_them():
@@ -126,7 +126,7 @@ async def test_a_pod_with_resource_claims_is_told_that_kube_scheduler_allocates_
     terms = PodConstraints(scheduler_name="bursar", has_resource_claims=True)
     await cluster.say(cluster.pod("p", constraints=msgspec.Raw(msgspec.json.encode(terms))))
     await cluster.tick(10)
-    world.notices.waits(Placements(cluster.runner.replica, Moves()).waiting())
+    world.notices.waits(PlacementSource(cluster.runner.replica, Moves()).waiting())
     await world.notices.work()
 
     why = "it has resource claims, whose devices kube-scheduler allocates"
@@ -145,7 +145,7 @@ async def test_a_pod_in_a_system_namespace_is_told_by_an_event_alone():
     await cluster.begin(nodes=1)
     await cluster.say(cluster.pod("p", namespace="kube-system"), cluster.pod("q"))
     await cluster.tick(10)
-    world.notices.waits(Placements(cluster.runner.replica, Moves()).waiting())
+    world.notices.waits(PlacementSource(cluster.runner.replica, Moves()).waiting())
     await world.notices.work()
 
     [(path, event)] = world.cluster.written

@@ -10,7 +10,7 @@ from bus.events.pods import ReservationCondition
 from bus.waiting import Moves
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effectors.reservations import ReservationStatuses
-from reactors.scheduling.effects import Placements, settle
+from reactors.scheduling.effects import PlacementSource, settle
 from reactors.scheduling.framework.bind import RESERVATIONS, Placement
 from reactors.scheduling.framework.reserve import reserve
 from tests import factories as f
@@ -100,7 +100,7 @@ async def test_a_reservation_that_is_another_or_an_answer_that_is_none_gets_no_n
 
 
 def statuses(at):
-    return {one.row.name: one for one in Placements(at.runner.replica, Moves()).statuses()}
+    return {one.row.name: one for one in PlacementSource(at.runner.replica, Moves()).statuses()}
 
 
 async def test_what_bound_pods_have_is_written_and_what_was_written_is_not():
@@ -179,7 +179,7 @@ async def test_the_binder_gives_reservations_their_nodes_and_names_them_on_pods(
     await at.say(at.reservation("web", 4))
     server = Server()
     say = partial(settle, at.transport, at.clock, at.cluster)
-    binder = Binder(server, Placements(at.runner.replica, Moves()), say, lambda one: None)
+    binder = Binder(server, PlacementSource(at.runner.replica, Moves()), say, lambda one: None)
     running = asyncio.create_task(binder.run())
     await asyncio.sleep(2)
     assert server.found["status"]["nodeName"] == "n0"
