@@ -16,7 +16,7 @@ Whoever may edit workloads may write their labels, so a label alone does not cho
 These rules apply to quotas with an observed :class:`bus.events.quotas.Serves`; for quotas of older histories, the
 label alone decides, as it did then. The ledger and admission use the same function.
 
-Source: ``docs/admission.md``, "Whose quota".
+Source: ``docs/admission.md``, "Namespaces of a quota".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An unreadable request counts as its largest possible allocation, of each class i
 counts for the driver of each vendor's cards, and so do requests too large for a message of the bus. So no claim
 with refused requests is free.
 
-Source: docs/devices.md ("What counts in quotas").
+Source: docs/devices.md ("Devices in quotas").
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The same answer for the command line, the metrics and the status of quotas.
 
-Source: docs/quotas.md ("When a budget will be used up").
+Source: docs/quotas.md ("Budget forecasts").
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ other way, as growth seldom lasts. The same history gives the same futures. The 
 on the past itself. For a limit each future day has the largest hour of the one before, plus a change drawn from
 those between past days.
 
-Source: docs/quotas.md ("When a budget will be used up").
+Source: docs/quotas.md ("Budget forecasts").
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An object with a template asks for its largest possible allocation; a pod for th
 of them were observed. So the rows of pods and workloads change when a template, a class or a claim does. A claim
 without an owning pod is a workload itself.
 
-Source: docs/devices.md ("What counts in quotas").
+Source: docs/devices.md ("Devices in quotas").
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Amounts by resource: ``dra/<class>`` counts devices, ``<vendor>/gpu`` cards and parts of cards, ``gpu-memory`` the
 bytes of device memory.
 
-Source: docs/devices.md ("What counts in quotas").
+Source: docs/devices.md ("Devices in quotas").
 """
 
 from __future__ import annotations

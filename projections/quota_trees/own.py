@@ -4,7 +4,7 @@ Users write controller references, so admission charges some objects themselves 
 in the entry (:attr:`bus.events.admissions.AdmissionDecided.owner`). Pods of such an object are charged to its own
 quota, and not to that controller's.
 
-Source: docs/admission.md ("What hangs below an owner").
+Source: docs/admission.md ("Objects below an owner").
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Metrics and the status of quotas show the newest one, so questions never wait for a forecast. Each round makes at most one: a
 tenth of a second of CPU in ten seconds. With more than 360, each is as old as a full turn takes.
 
-Source: docs/quotas.md ("When a budget will be used up").
+Source: docs/quotas.md ("Budget forecasts").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of forecasts: the times at which budgets will be used up and limits reached. Pure.
 
-Source: docs/quotas.md ("When a budget will be used up").
+Source: docs/quotas.md ("Budget forecasts").
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ counts for itself, also where a controller writes the same one once more. The to
 its label and its namespace, is that of all live pods below it. A pod lives from the write that makes it until it has ended or
 is gone, bound or not.
 
-Source: ``docs/admission.md`` ("What hangs below an owner", "Whose quota").
+Source: ``docs/admission.md`` ("Objects below an owner", "Namespaces of a quota").
 """
 
 from collections import Counter, defaultdict

@@ -4,7 +4,7 @@ The settings decide about other observed labels of namespaces. The history could
 label. ``NotIn`` or ``DoesNotExist`` would select every namespace without the published label. So it is refused. An
 empty selector would select every namespace, also where its fields are misspelled: it is refused, too.
 
-Source: docs/admission.md, "Whose quota"; Kubernetes API reference, LabelSelector.
+Source: docs/admission.md, "Namespaces of a quota"; Kubernetes API reference, LabelSelector.
 """
 
 from __future__ import annotations

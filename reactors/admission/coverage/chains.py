@@ -3,7 +3,7 @@
 Each object that controls others, or is controlled, is a node. A change goes up until a sum stays equal, at most
 :data:`DEPTH` nodes. So its cost grows with the length of the chain, and it never walks over pods.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

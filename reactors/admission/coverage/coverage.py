@@ -4,7 +4,7 @@ An object is covered by its controller if that was observed with this uid, kind 
 in its own right. Kinds are listed one after the other. So an object with an unobserved controller waits :data:`RESOLVE_US`
 for it. Then it is charged itself, and returns the charge if the controller is observed later.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

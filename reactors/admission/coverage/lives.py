@@ -7,7 +7,7 @@ pods that replace them.
 An admitted object counts from its review, until it is observed, or can no longer land. A sum with such an object has the
 key :data:`projections.quota_trees.keys.EXPECTED`.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The controllers named by objects that were admitted in their own right. Such a controller never covers the object,
 even after its charge has fallen to nothing. Pure but for its state.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

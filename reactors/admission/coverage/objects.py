@@ -1,6 +1,6 @@
 """Objects that admission charges: workloads, and pods without a responsible owner; and their count below an owner. Pure.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

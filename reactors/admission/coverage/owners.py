@@ -4,7 +4,7 @@ Any user with write access to an object can write a reference to a controller, s
 controller's account wrote it, or if the owner's controller may run under any account, and its kind
 makes such objects. Otherwise the object is charged in its own right.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Covered objects with an admitted change of the request of one replica: a scale does not contain it. Pure but for its
 state.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

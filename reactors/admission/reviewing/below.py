@@ -1,6 +1,6 @@
 """Reviews of objects below an owner: one passes if all live pods there, with this object, fit the owner's charge.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

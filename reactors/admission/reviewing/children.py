@@ -1,6 +1,6 @@
 """Reviews of objects below an owner: the responsible owner, and the charge that it needs. Pure but for its state.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

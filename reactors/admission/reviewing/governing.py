@@ -3,7 +3,7 @@
 It is made before refusals for other reasons than a quota's room: the object is unreadable, its owner was not
 observed or was deleted, the decision failed. Such a refusal is meant only for objects under a quota.
 
-Source: ``docs/admission.md`` ("What no quota governs").
+Source: ``docs/admission.md`` ("Ungoverned work").
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A change of an owner's quota or model lands together with the pods below it at t
 below it meanwhile would be charged to the old quota, and would run in the new one. A scale omits the request of one replica, so
 it is wrong after a change of that.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The decision is in the history before the child. So a child is settled by the first observation after it, or by a
 complete list requested after the child could no longer land.
 
-Source: ``docs/admission.md`` ("What hangs below an owner").
+Source: ``docs/admission.md`` ("Objects below an owner").
 """
 
 from __future__ import annotations
