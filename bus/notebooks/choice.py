@@ -1,7 +1,7 @@
 """The choice of notebooks among pods, their addresses, and the kinds of evidence to ask of them.
 
-All of it is read from the API server's pod, never from an answer of the pod itself. Source: ``docs/culling.md``, "What is a
-notebook"; paths and ports of Kubeflow's notebook controller; labels and annotations of JupyterHub's KubeSpawner.
+All of it is read from the API server's pod, never from an answer of the pod itself. Source: ``docs/culling.md``, "Notebooks";
+paths and ports of Kubeflow's notebook controller; labels and annotations of JupyterHub's KubeSpawner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reasons why a due action is not done yet, a sentence for each token. Source: docs/culling.md, "What holds it back"."""
+"""Reasons why a due action is not done yet, a sentence for each token. Source: docs/culling.md, "Limits and interlocks"."""
 
 from __future__ import annotations
 
