@@ -3,7 +3,7 @@
 The token comes in the header ``Authorization``. The API server's own proxy does not forward that header, so it may also come as
 ``{"token": …}`` in the body of a POST. Errors are objects of the kind Status, so kubectl can show them.
 
-Source: docs/operating.md, "Questions from elsewhere"; Kubernetes, "API Conventions", response status.
+Source: docs/operating.md, "Remote queries"; Kubernetes, "API Conventions", response status.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Two requests: a token of ten minutes for an account with the right to ask, made 
 API server's own proxy of services. So the kubeconfig's own credentials never leave the API server, no port is forwarded,
 and no ledger or data folder is needed here. Bursar's own code lays answers out, for this terminal's width.
 
-Source: docs/operating.md, "Questions from elsewhere"; Kubernetes, "Extend kubectl with plugins", "TokenRequest".
+Source: docs/operating.md, "Remote queries"; Kubernetes, "Extend kubectl with plugins", "TokenRequest".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 their long names and its arguments by theirs. Options for files, servers or settings of the answering machine
 are left out. So a question cannot reach beyond the ledger.
 
-Source: docs/operating.md, "Questions from elsewhere".
+Source: docs/operating.md, "Remote queries".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The number of the newest event, parked events and similar names belong to the whole cluster, so they are left out.
 
-Source: docs/operating.md, "Questions from elsewhere".
+Source: docs/operating.md, "Remote queries".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ rewrites the checkpoint to name only parts known to it, and none with such an ev
 filled from the archive (:mod:`projections.engine.fill`), beside the growing ledger. Until then the checkpoint names
 it with the last event in its rows, ``name=version@event``: answers are no newer.
 
-Source: docs/operating.md, "Another version of Bursar".
+Source: docs/operating.md, "Upgrades and roll-backs".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this release writes, the one before can read: the rules of docs/operating.md, "Another version of Bursar"."""
+"""What this release writes, the one before can read: the rules of docs/operating.md, "Upgrades and roll-backs"."""
 
 import json
 import os

@@ -5,7 +5,7 @@ The release before is the newest tag, or what `BURSAR_UPGRADE_FROM` names; it is
 the ledger, as the others wait for its schema, then webhooks, who acts, who watches. Then back in the same order, and forward once
 more: what the older version did not know is filled then.
 
-Source: docs/operating.md, "Another version of Bursar".
+Source: docs/operating.md, "Upgrades and roll-backs".
 """
 
 import json

@@ -1,6 +1,6 @@
 """Parts of the ledger that an upgrade fills again. Answers name each part and the last event in its rows.
 
-Source: docs/operating.md, "Another version of Bursar".
+Source: docs/operating.md, "Upgrades and roll-backs".
 """
 
 from __future__ import annotations
