@@ -86,6 +86,7 @@ def test_the_credits_that_move_it_are_written_those_that_take_first_and_do_what_
 
     assert [line.partition(":")[0] for line in lines] == ["in lab", "in prod"]
     assert shlex.split(lines[0].partition(": ")[2])[1:6] == ["budget", "credit", "research", KEY, "-800"]  # fmt: skip
+    assert all("--period 1970-01-01T00:00:00Z" in line for line in lines)
     assert "--reason 'to prod'" in lines[0] and "--reason 'from lab'" in lines[1]
 
 

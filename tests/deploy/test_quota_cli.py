@@ -1,11 +1,12 @@
 """`bursar get quotas`, `quota tree|show|explain|check` and `why`, on a ledger that handler and keeper filled."""
 
 import json
+import shlex
 
 import pytest
 import yaml
 
-from bus.events.quotas import NamespaceRequirement, Serves
+from bus.events.quotas import Budget, NamespaceRequirement, Serves
 from deploy.cli.program.exits import Exit
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
@@ -227,6 +228,30 @@ def test_check_says_whether_the_tree_would_admit_a_larger_quota(told, tmp_path):
         {"limits.cpu": 15_000},
         False,
     )
+
+
+async def spent():
+    """Quota ``team`` without any budget left in the recorded month."""
+    async with Cluster() as cluster:
+        await cluster.see_quota(
+            "team", {"limits.cpu": 8_000}, cash={"limits.cpu": 0}, budget=Budget("Month")
+        )
+        return cluster.transport.events
+
+
+def test_check_proposes_a_credit_of_the_period_that_is_spent(told, tmp_path):
+    """The ledger's newest observation may be in an earlier period than the clock."""
+    data = make_quota_ledger(tmp_path, spent)
+    path = manifest(tmp_path, deployment("web", 1, 1))
+
+    (row,) = told("quota", "check", path, code=Exit.NOT_ADMITTED, data=data)
+    (budget,) = told("budget", "list", "team", data=data)
+
+    credit = next(change for change in row["changes"] if "budget credit" in change)
+    words = shlex.split(credit)
+    assert words[:6] == ["bursar", "budget", "credit", "team", "limits.cpu", "0.001"]
+    period = words[words.index("--period") + 1]
+    assert budget["start_at"] <= period < budget["end_at"]
 
 
 def test_check_counts_the_objects_of_a_file_one_after_the_other(told, roomy, tmp_path):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 import typer
 
+from bus.clock import SECOND_US
 from bus.kube.crds.keys import CASH, key_amount, key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
@@ -64,8 +65,10 @@ def check(
     """
     with quota_queries(asked.place, cluster) as queries:
         found = _evaluated(asked, queries, file, namespace)
-        notes = footer(queries.sequence, queries.observed_us // 1_000_000)
-    rows = [_row(one) for one in found]
+        notes = footer(queries.sequence, queries.observed_us // SECOND_US)
+        # The clock may be in a later period than the newest observation.
+        period = str(times.stamp(queries.observed_us // SECOND_US))
+    rows = [_row(one, period) for one in found]
     messages = [one.message for one in found if one.message]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=[*messages, *notes])
     refused = sum(not one.is_admitted for one in found)
@@ -108,7 +111,7 @@ def _uid(queries: QuotaQueries, kind: str, namespace: str, name: str) -> str:
     return next((str(row[0]) for row in queries.select(query)), "")
 
 
-def _row(evaluation: TrialAnswer) -> dict[str, Any]:
+def _row(evaluation: TrialAnswer, period: str) -> dict[str, Any]:
     advice = evaluation.advice
     name = f"{evaluation.namespace}/{evaluation.name}" if evaluation.namespace else evaluation.name
     return {
@@ -117,7 +120,7 @@ def _row(evaluation: TrialAnswer) -> dict[str, Any]:
         "admitted": evaluation.is_admitted,
         "reason": evaluation.reason,
         "message": evaluation.message,
-        "changes": changes(evaluation),
+        "changes": changes(evaluation, period),
         "replicas_path": advice.path,
         "replicas": advice.replicas if advice.path else None,
         "replicas_that_fit": advice.fits,
@@ -131,8 +134,8 @@ def _row(evaluation: TrialAnswer) -> dict[str, Any]:
     }
 
 
-def changes(evaluation: TrialAnswer) -> list[str]:
-    """Changes that would each be enough to be admitted, the smallest first."""
+def changes(evaluation: TrialAnswer, period: str) -> list[str]:
+    """Changes that would each be enough to be admitted, the smallest first. ``period``: a moment of the spent one."""
     advice = evaluation.advice
     found = []
     if advice.fits is not None:
@@ -141,7 +144,7 @@ def changes(evaluation: TrialAnswer) -> list[str]:
     # Where both budget and limit refuse, neither change is enough alone.
     found += [
         f"{change}, and {given_back}" if given_back else change
-        for change in _of_budgets(evaluation.quota, advice)
+        for change in _of_budgets(evaluation.quota, advice, period)
     ]
     if given_back and not advice.credit:
         found.append(given_back)
@@ -154,11 +157,11 @@ def changes(evaluation: TrialAnswer) -> list[str]:
     return found
 
 
-def _of_budgets(quota: str, advice: Advice) -> list[str]:
+def _of_budgets(quota: str, advice: Advice, period: str) -> list[str]:
     if not advice.credit:
         return []
     credits = " and ".join(
-        f"bursar budget credit {quota} {key} {_hours_up(key, amount)} --reason TEXT"
+        f"bursar budget credit {quota} {key} {_hours_up(key, amount)} --period {period} --reason TEXT"
         for key, amount in advice.credit.items()
     )
     resets = times.stamp(advice.resets_s or None)

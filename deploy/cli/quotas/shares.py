@@ -166,7 +166,11 @@ def _moved(one: list[dict[str, Any]]) -> list[str]:
     for row in ordered:
         why = f"to {', '.join(gives)}" if row["move"] < 0 else f"from {', '.join(takes)}"
         hours = hours_text(row["key"], row["move"])
-        words = ("bursar", "budget", "credit", row["quota"], row["key"], hours, "--reason", why)
+        # The clock may be in a later period than the newest observation.
+        words = (
+            "bursar", "budget", "credit", row["quota"], row["key"], hours, "--period", row["start_at"],
+            "--reason", why,
+        )  # fmt: skip
         lines.append(f"in {inert(row['cluster'])}: {inert(shlex.join(words))}")
     return lines
 
