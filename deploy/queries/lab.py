@@ -30,6 +30,20 @@ from reactors.lab.culling.trial import CullingPlayed, Lab
 from reactors.lab.pods import nobody
 from reactors.lab.rules import RULES, Rule
 
+#: A file with each section, on one line.
+EXAMPLES = {
+    "culling": "culling: {policy: {idle_seconds: 7200, warning_seconds: 900}}",
+    "evictions": "evictions: {policy: {monitor_all_quotas: true, delay_evict_seconds: 300}}",
+    "quotas": 'quotas: {vision: {limits.cpu: "96"}}',
+    "rebalancing": "rebalancing: {policy: {most_moves: 10}}",
+    "scheduling": "scheduling: {policy: {preemption: on}}",
+}
+
+
+def missing(path: Path, section: str) -> SettingsError:
+    """The error of a file without the tried section, with an example of it."""
+    return SettingsError(f"{path}: section {section} is missing; example: {EXAMPLES[section]}")
+
 
 class Proposed(msgspec.Struct, frozen=True):
     """A policy for a trial. ``mode`` off: it stops nothing."""
@@ -57,7 +71,7 @@ def section_of(path: Path, name: str, settings: type[S]) -> S:
     file = read_settings_file(path)
     section = file.values.get(name)
     if not isinstance(section, dict):
-        raise SettingsError(f"{path}: it has no section {name}, which is what is tried")
+        raise missing(path, name)
     try:
         return settings.model_validate(section)
     except ValidationError as error:

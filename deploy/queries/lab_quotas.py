@@ -11,6 +11,7 @@ from bus.events.admissions import JOURNAL, QuotaDeclared
 from bus.kube.crds.keys import CASH, is_key, is_resource, key_amount, resource_amount
 from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
+from deploy.queries.lab import missing
 from deploy.settings.file import SettingsFile, read_settings_file
 from projections.engine.segments.reading import event_at
 from projections.quota_trees.queries import Select, archived, facts
@@ -39,9 +40,7 @@ class _Reading:
     def limits(self) -> Limits:
         section = self._file.values.get(SECTION)
         if not isinstance(section, dict) or not section:
-            raise SettingsError(
-                f"{self._path}: it has no section {SECTION}, which is what is tried"
-            )
+            raise missing(self._path, SECTION)
         found = {}
         for quota, tried in section.items():
             if not isinstance(tried, dict) or not tried:

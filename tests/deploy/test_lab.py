@@ -9,6 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from deploy.cli.program.exits import Exit
+from deploy.errors import SettingsError
+from deploy.queries.lab import proposed
+from deploy.queries.lab_evictions import proposed_evictions
+from deploy.queries.lab_placements import proposed_placements
+from deploy.queries.lab_quotas import proposed_limits
+from deploy.queries.lab_rebalancing import proposed_rebalancing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.factories import node_observed, numbered
 from tests.reactors.lab.worlds import Person, World, policy
@@ -91,14 +97,34 @@ def test_the_picture_holds_every_group_and_takes_names_as_text(capsys, data, str
 def test_a_policy_file_that_cannot_be_tried_is_refused_with_its_line(capsys, data, tmp_path):
     path = tmp_path / "policy.yaml"
     for text, told in {
-        "evictions: {}\n": "no section culling",
-        "culling: 5\n": "no section culling",
+        "evictions: {}\n": "section culling is missing; example: culling: {",
+        "culling: 5\n": "section culling is missing; example: culling: {",
         "culling:\n  policy:\n    idle: 5\n": "line 3: culling.policy.idle: there is no such setting",
         "culling:\n  policy:\n    idle_seconds: -1\n": "line 3",
         "culling:\n  kubeflow: true\n": "cull simulate --like kubeflow",
     }.items():
         path.write_text(text)
         assert told in lab(capsys, data, "--policy", path, code=Exit.USAGE).err, text
+
+
+@pytest.mark.parametrize(
+    ("section", "read"),
+    [
+        ("culling", proposed),
+        ("evictions", proposed_evictions),
+        ("quotas", proposed_limits),
+        ("rebalancing", proposed_rebalancing),
+        ("scheduling", proposed_placements),
+    ],
+)
+def test_the_example_for_a_file_without_its_section_is_a_file_with_it(tmp_path, section, read):
+    path = tmp_path / "policy.yaml"
+    path.write_text("other: {}\n")
+    with pytest.raises(SettingsError, match=f"policy.yaml: section {section} is missing") as found:
+        read(path)
+
+    path.write_text(str(found.value).partition("example: ")[2])
+    assert read(path)
 
 
 def test_moments_that_are_not_there_are_refused(capsys, data, strict):

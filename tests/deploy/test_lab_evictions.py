@@ -98,4 +98,6 @@ def test_the_table_fits_and_a_wrong_policy_is_refused_with_its_line(tried):
     assert "line 3: evictions.policy.monitor: there is no such" in tried(
         text=wrong, code=Exit.USAGE
     )
-    assert "no section evictions" in tried(text="culling: {}", code=Exit.USAGE)
+    assert "section evictions is missing; example: evictions: {" in tried(
+        text="culling: {}", code=Exit.USAGE
+    )

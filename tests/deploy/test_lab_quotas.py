@@ -46,7 +46,7 @@ def test_more_room_lets_in_what_was_refused_and_less_refuses_what_was_admitted(t
 def test_a_table_fits_and_limits_that_are_none_are_refused_with_their_line(tried):
     assert "2 to 3" in tried(MORE)
     for text, told in {
-        "culling: {}": "no section quotas",
+        "culling: {}": "section quotas is missing; example: quotas: {",
         "quotas: {team: 5}": "no keys",
         "quotas:\n  team:\n    cpu: 5": "line 3: quotas.team.cpu: 'cpu' is no limit",
         "quotas:\n  team:\n    parent: 5": "line 3: quotas.team.parent: it is not text",

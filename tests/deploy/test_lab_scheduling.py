@@ -90,7 +90,7 @@ def test_policies_are_compared_and_drawn(tried, tmp_path):
 
 def test_what_cannot_be_tried_is_said(tried):
     for text, told in {
-        "culling: {}": "no section scheduling",
+        "culling: {}": "section scheduling is missing; example: scheduling: {",
         "scheduling:\n  policy:\n    profile: 5": "line 3: scheduling.policy.profile: there is no such setting",
         "scheduling:\n  policy:\n    profiles: []": "line 3: scheduling.policy.profiles",
     }.items():

@@ -101,4 +101,6 @@ def test_a_policy_that_cannot_be_read_is_named_with_its_line(asked, data, tmp_pa
     path.write_text(POLICY.replace("LowNodeLoad", "HighNodeLoad", 1))
     assert "policy.yaml, line 4: rebalancing.policy.plugins" in asked(data, "--policy", path, code=Exit.USAGE)  # fmt: skip
     path.write_text("culling: {}")
-    assert "it has no section rebalancing" in asked(data, "--policy", path, code=Exit.USAGE)
+    assert "section rebalancing is missing; example: rebalancing: {" in asked(
+        data, "--policy", path, code=Exit.USAGE
+    )
