@@ -13,9 +13,10 @@ from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.words import duration, moment
-from deploy.errors import StoppedError
+from deploy.errors import SettingsError, StoppedError
+from deploy.hints import hint
 from deploy.processes.logs import log_as_set
-from deploy.runtime.clusters import links, places
+from deploy.runtime.clusters import is_hub, links, places
 from deploy.runtime.ledgers import clusters as of_ledger
 from deploy.runtime.ledgers import reading
 
@@ -64,6 +65,12 @@ def hub(asked: CommandContext) -> None:
 
 def clusters(asked: CommandContext) -> None:
     """Clusters of a hub: the newest event and the link of each. Exit code 7 unless all links are up."""
+    if not is_hub(asked.place):
+        # Without any ledger, that is the error.
+        with reading(asked.place):
+            raise SettingsError(
+                f"this ledger is not a hub's: give the hub's folder with --data, or ask `{hint('status')}`"
+            )
     linked = links(asked.place)
     rows: list[dict[str, Any]] = []
     for place in places(asked.place):

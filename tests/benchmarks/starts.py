@@ -31,7 +31,7 @@ QUESTIONS = (
     "report --by team", "report -o json", "acct", "events", "sql SELECT/**/1/**/AS/**/one", "get quotas", "quota tree",
     "budget list", "queue show", "notebooks", "evictions", "parked list", "status", "why ns/bound",
     "devices", "diff --from 1", "jobs list", "jobs agreement", "jobs hours", "agreement", "quota forecast", "budget forecast",
-    "schedule queue", "schedule agreement", "clusters",
+    "schedule queue", "schedule agreement",
 )  # fmt: skip
 #: Asked once more while the bus of the data folder runs.
 BESIDE_BUS = "status"
@@ -48,7 +48,7 @@ def cpu_of(arguments: list[str], environment: dict[str, str]) -> float:
     process.stderr.close()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    # An object that is not there is an answer, too, and so is a link that is not up.
+    # An object that is not there is an answer, too, and so is a ledger that is not healthy.
     if process.returncode not in (0, 1, 7):
         raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}: {said.decode()}")
     return used.ru_utime + used.ru_stime

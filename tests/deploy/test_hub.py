@@ -17,6 +17,7 @@ from bus.embedded import bundled_binary
 from bus.errors import UnsafeBusError
 from bus.jetstream import JetStream, require_safe
 from bus.streams import Stream, history, mirror
+from deploy.cli.program.exits import Exit
 from deploy.runtime import clusters
 from deploy.runtime.hub import follow_clusters
 from deploy.settings.load import load
@@ -238,6 +239,16 @@ def test_a_hub_that_ended_is_no_link_that_is_up(tmp_path, capsys):
     code, [row], _ = asked(capsys, "clusters", "--data", tmp_path)
     assert (code, row["link"], row["quiet_s"] // 86_400) == (7, "down", 3)
     assert "is it running" in row["trouble"]
+
+
+def test_a_ledger_outside_a_hub_has_no_clusters_and_the_way_out_is_named(tmp_path, capsys):
+    assert bursar("clusters", "--data", tmp_path) == Exit.ABSENT
+    make_ledger(tmp_path)
+
+    assert bursar("clusters", "--data", tmp_path) == Exit.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "this ledger is not a hub's: give the hub's folder with --data" in err
 
 
 def test_clusters_of_one_name_are_charged_as_their_own_ledgers_charge_them_and_named(

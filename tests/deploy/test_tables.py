@@ -23,7 +23,7 @@ from deploy.cli.rendering.layout import Cell, Texts, cut, length, widths, wrappe
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from tests import factories as said
 from tests.deploy import long_names
-from tests.deploy.ledgers import EVENTS, bursar, make_ledger, process
+from tests.deploy.ledgers import EVENTS, a_hub, bursar, make_ledger, process
 
 LONG, TEAM = long_names.POD, long_names.TEAM
 EVENTS_LONG = [
@@ -47,7 +47,7 @@ OTHERS = [
     ("jobs", "jobs", "show", WORKLOAD), ("jobs", "history", "segments"), ("quotas", "get", "quotas"), ("quotas", "quota", "tree"),
     ("quotas", "quota", "explain", long_names.QUOTA), ("quotas", "quota", "explain", WORKLOAD), ("quotas", "diff", "--from", "1"),
     ("shadow", "jobs", "list"), ("shadow", "jobs", "agreement"), ("shadow", "jobs", "agreement", "--differences"),
-    ("quotas", "agreement"), ("bound", "schedule", "agreement"), ("quotas", "clusters"), ("quotas", "why", WORKLOAD),
+    ("quotas", "agreement"), ("bound", "schedule", "agreement"), ("hub", "clusters"), ("quotas", "why", WORKLOAD),
     ("spent", "quota", "forecast"), ("spent", "budget", "forecast"), ("spent", "budget", "list"), ("pods", "schedule", "queue"),
     ("pods", "schedule", "scores", f"{long_names.NAMESPACE}/{LONG}"), ("pods", "schedule", "check", "FILE"),
 ]  # fmt: skip
@@ -66,6 +66,8 @@ def folders(tmp_path_factory):
     found = {}
     for name, history in long_names.HISTORIES.items():
         found[name] = make_ledger(tmp_path_factory.mktemp(name), list(history()))
+    found["hub"] = tmp_path_factory.mktemp("hub")
+    a_hub(found["hub"], {TEAM: 60})
     with mock.patch.dict(os.environ, {"BURSAR_HISTORY__SEGMENT_EVENTS": "10"}):
         assert bursar("history", "seal", "--data", found["jobs"]) == 0
     return found
@@ -129,7 +131,7 @@ def test_every_table_of_long_names_fits_the_terminal_with_its_words_whole(
     folders, pod_file, asked, width
 ):
     folder, *arguments = [pod_file if one == "FILE" else one for one in asked]
-    # A ledger beside which no `bursar up` runs has a link that is not up.
+    # The ledger there has events of a cluster with another name.
     code = 7 if "clusters" in arguments else 0
     lines = on_terminal(width, *arguments, "--data", folders[folder], code=code)
     start = next(number for number, line in enumerate(lines) if set(line) == {"─"})
@@ -174,7 +176,7 @@ def test_what_is_told_name_by_name_fits_but_for_a_name_that_is_longer(folders, a
 
 def test_what_matters_most_has_room_on_80_columns(folders, pod_file):
     queue = on_terminal(80, "schedule", "queue", "--data", folders["pods"])
-    links = on_terminal(80, "clusters", "--data", folders["quotas"], code=7)
+    links = on_terminal(80, "clusters", "--data", folders["hub"], code=7)
     check = on_terminal(80, "schedule", "check", pod_file, "--data", folders["pods"])
 
     assert {"POD", "STATE", "NODE", "REASON"} <= set(queue[0].split())
