@@ -2,7 +2,7 @@
 
 The library builds a pydantic adapter for each option, even for absent ones: a tenth of a second for each of our
 commands. Here text, paths, choices and defaults are read as they are. The library's own reader handles the others,
-with its messages.
+with its messages. Numbers have messages of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer._coercion import RuntimeParam, build_runtime_param
 from typer.core import TyperCommand
 
@@ -63,4 +64,28 @@ class _Plain(RuntimeParam):
             return value
         if wanted == list[str] and isinstance(value, list | tuple):
             return list(value)
+        if wanted in (int, float) and isinstance(value, str):
+            self._check_number(value, param, ctx)
         return build_runtime_param(self.descriptor)._coerce_value(value, param, ctx)
+
+    def _check_number(self, text: str, param: Any, ctx: Context) -> None:
+        """Raises BadParameter, with the accepted numbers, for a text that the parameter does not accept."""
+        low, high = self.parameter_info.min, self.parameter_info.max
+        try:
+            number = self.annotation(text)
+            if (low is None or number >= low) and (high is None or number <= high):
+                return
+        except ValueError:
+            pass
+        raise typer.BadParameter(
+            f"{text[:32]!r} is not {_range(self.annotation, low, high)}", ctx=ctx, param=param
+        )
+
+
+def _range(kind: type, low: float | None, high: float | None) -> str:
+    """The accepted numbers, in words."""
+    numbers = "a whole number" if kind is int else "a number"
+    if low is not None and high is not None:
+        return f"{numbers} from {low:,} to {high:,}"
+    least = "" if low is None else f" of at least {low:,}"
+    return numbers + (f" of at most {high:,}" if high is not None else least)

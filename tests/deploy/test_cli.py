@@ -75,6 +75,11 @@ def test_help_tells_the_exit_codes(capsys):
         (("import", "events", "/nowhere.ndjson"), 2, "/nowhere.ndjson"),
         (("import", "openb", "/nowhere"), 2, "cannot be read"),
         (("parked", "show", "3"), 1, "sequence=3"),
+        (("evictions", "--most", "0"), 2, "'--most': '0' is not a whole number from 1 to 100,000"),
+        (("report", "--top", "0"), 2, "'--top': '0' is not a whole number of at least 1"),
+        (("parked", "show", "x"), 2, "'SEQUENCE': 'x' is not a whole number of at least 1"),
+        (("sql", "SELECT 1", "--timeout", "nan"), 2, "is not a number from 0.1 to 300"),
+        (("status", "--max-lag", "few"), 2, "'--max-lag': 'few' is not a whole number  (see"),
         (("sql", "DROP TABLE events"), 2, "only reading is allowed"),
     ],
 )
