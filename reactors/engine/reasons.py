@@ -16,7 +16,7 @@ SENTENCES = {
     "per_node": "its node's limit of five minutes is reached (pace.per_node)",
     "per_workload": "its workload's limit of five minutes is reached (pace.per_workload)",
     "evidence_old": "the evidence is too old",
-    "no_fresh_evidence": "there is no evidence that is new enough",
+    "no_fresh_evidence": "no fresh activity data (retrying)",
     "outstanding": "what was decided before is not done yet",
     "refused": "it was refused, and rests",
     "pod_unknown": "its pod was not observed yet",
@@ -43,10 +43,10 @@ SENTENCES = {
 
 _VERBS = {
     "decision.warn": "warning",
-    "decision.withdraw": "taking the warning back",
+    "decision.withdraw": "withdrawal of the warning",
     "decision.cull": "stop",
     "decision.evict": "eviction",
-    "decision.restore": "giving back",
+    "decision.restore": "restore",
     "decision.report_migration": "migration",
 }
 
@@ -55,7 +55,7 @@ def explained(one: Blocked) -> str:
     """The due action, its obstacle, and the end of that: one sentence."""
     verb = _VERBS.get(one.decision.wire_type, one.decision.wire_type)
     until = f", until {format_stamp(one.until_us)}" if one.until_us else ""
-    return f"{verb} is due and not done: {sentence(one.reason)}{until}"
+    return f"{verb} delayed: {sentence(one.reason)}{until}"
 
 
 def short(one: Blocked) -> str:

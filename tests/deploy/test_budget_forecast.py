@@ -62,7 +62,9 @@ def test_nothing_is_said_of_less_than_a_week_nor_of_what_is_spent(capsys, tmp_pa
     assert (young["likely_at"], young["chance"], young["tried"]) == (None, None, 0)
     assert spent["remaining"] < 0 and (spent["likely_at"], spent["chance"]) == (None, None)
     assert bursar("budget", "forecast", "--data", tmp_path / "spent") == 0
-    assert "used up" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "used up" in out
+    assert "a forecast needs 7 days of spending" in out
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -111,6 +113,8 @@ def test_a_limit_is_reached_when_growth_says_so(capsys, tmp_path):
     assert bursar("quota", "forecast", "q", "--data", data, "-o", "json") == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
 
+    assert bursar("quota", "forecast", "q", "--data", data) == 0
+    assert "a forecast needs 7 days of use" in capsys.readouterr().out
     cpu = rows["limits.cpu"]
     # The 40th core comes 20 days after the 20th.
     assert cpu["earliest_at"] == cpu["likely_at"] == cpu["latest_at"]

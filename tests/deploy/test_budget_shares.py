@@ -114,7 +114,10 @@ def test_a_quota_with_another_period_is_another_budget_and_one_cluster_alone_sha
     assert len(asked(capsys, "budget", "list", "--data", tmp_path)) == 2
     assert len(asked(capsys, "budget", "shares", "research", "--data", tmp_path)) == 2
     assert bursar("budget", "shares", "--data", tmp_path) == 0
-    assert "no budget spans clusters" in capsys.readouterr().out
+    assert (
+        "a budget spans clusters where several have a quota of the same name"
+        in capsys.readouterr().out
+    )
     assert bursar("budget", "shares", "reserach", "--data", tmp_path) != 0
     assert "is it research?" in capsys.readouterr().err
 

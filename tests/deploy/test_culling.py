@@ -65,7 +65,8 @@ def test_notebooks_says_what_holds_a_due_action_and_until_when(capsys, data, tmp
 
     assert rows["idle"]["blocked_by"] == "clock_jumped"
     assert rows["idle"]["blocked_until"] is not None
-    assert "warning is due and not done: the clock jumped" in shown
+    assert "warning delayed: the clock jumped" in shown
+    assert "warning delayed: no fresh activity data (retrying)" in shown
     assert rows["lost"]["blocked_by"] == "no_fresh_evidence"
     assert rows["busy"]["blocked_by"] is None
 

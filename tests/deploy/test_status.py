@@ -221,7 +221,7 @@ def test_a_pause_is_the_first_line_of_status(tmp_path, capsys):
 def test_status_says_what_a_running_process_holds_back_and_until_when(tmp_path, capsys):
     data = make_ledger(tmp_path)
     one = {"verb": "cull", "reason": "clock_jumped", "count": 3, "until_us": 0, "first": "ns/nb-0"}
-    sentence = "stop is due and not done: the clock jumped, until 2026-11-16T13:22:00Z"
+    sentence = "stop delayed: the clock jumped, until 2026-11-16T13:22:00Z"
     told = {"pid": os.getpid(), "sources": {}, "blocked": [one | {"sentence": sentence}]}
     (data / "up.json").write_text(json.dumps(told))
     bursar("status", "--data", data)

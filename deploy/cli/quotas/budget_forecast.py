@@ -69,7 +69,7 @@ def forecast(
         for row in rows:
             row |= _forecast(select, row, now.get(row["cluster"], 0))
     notes = [
-        f"nothing is said of a budget that was spent on for less than {LEAST_DAYS} days",
+        f"a forecast needs {LEAST_DAYS} days of spending",
         *footer(stands.sequence, stands.observed_s),
     ]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)

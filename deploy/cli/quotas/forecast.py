@@ -71,7 +71,7 @@ def forecast(
                 row = {"quota": line.name, "key": key, "limit": usage.hard, "end_at": None}
                 rows.append(row | fields_of(found) | {"cluster": line.cluster})
     notes = [
-        f"nothing is said of a limit whose quota was used for less than {LEAST_DAYS} days",
+        f"a forecast needs {LEAST_DAYS} days of use",
         *footer(stands.sequence, stands.observed_s),
     ]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)

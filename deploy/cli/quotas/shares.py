@@ -68,7 +68,7 @@ def shares(
         notes += _moved(one)
     if not spanning:
         notes.append(
-            "no budget spans clusters: one does where quotas of one name have the same key and period in several"
+            "a budget spans clusters where several have a quota of the same name, key and period"
         )
     notes += _stands(stands, rows)
     answer(

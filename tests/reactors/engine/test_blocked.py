@@ -110,4 +110,4 @@ async def test_a_reason_is_explained_in_a_sentence():
     at = await scene(idle=1, pace=Pace(per_minute=0))
     (one,) = at.runner.replica.blocked(at.clock.us)
 
-    assert explained(one).startswith("stop is due and not done: its policy's limit of a minute")
+    assert explained(one).startswith("stop delayed: its policy's limit of a minute")
