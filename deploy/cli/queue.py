@@ -157,7 +157,9 @@ def _order(
         reason=reason,
     )
     sequence = run(order(asked.settings, cluster, fact))
-    say(f"{action} {name}: recorded as event {sequence:,}")
+    say(
+        f"{action} {name}: recorded as event {sequence:,}; takes effect at the next pass of the queue"
+    )
 
 
 def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:

@@ -132,7 +132,9 @@ async def in_turn(
                 break
             except LedgerBusyError as error:
                 if not waits:
-                    tell(f"waiting in reserve: {error.holder} does this")
+                    tell(
+                        f"waiting in reserve: takes over when {error.holder} ends; Ctrl-C ends the wait"
+                    )
                 waits = True
             await asyncio.sleep(WAIT_SECONDS)
         async with beside(found.run()):

@@ -61,7 +61,11 @@ def test_an_order_names_what_waits_and_who_ordered_it(capsys, data, monkeypatch)
     )
     assert bursar("queue", "release", "ns/kept", "--author", "ada", "--data", data) == 0
 
-    (cluster, moved), (_, released) = said
+    assert bursar("queue", "hold", "ns/late", "--author", "ada", "--data", data) == 0
+    held = "hold ns/late: recorded as event 7; takes effect at the next pass of the queue"
+    assert held in capsys.readouterr().err
+
+    (cluster, moved), (_, released), _ = said
     assert (cluster, moved.action, moved.priority, moved.author) == ("c1", "move", 9, "ada")
     assert (released.action, released.priority) == ("release", None)
 
