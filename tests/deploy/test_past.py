@@ -211,6 +211,8 @@ def test_what_changed_between_two_moments(data, capsys):
     assert all(row["change"] for row in rows) and any(key[0] == "quota" for key in found)
     assert bursar("diff", "--from", 900, "--to", 899, "--data", data) == Exit.USAGE
     assert bursar("diff", "--from", 900, "--data", data) == 0
+    shown = {tuple(line.split()[:1]) for line in capsys.readouterr().out.splitlines()}
+    assert {("usage",), ("events",)} <= shown and ("use",) not in shown
 
 
 @pytest.mark.postgres

@@ -24,6 +24,8 @@ Amounts = dict[tuple[str, str, str], int]
 
 #: Measures shown as hours.
 _HOURS = {"cpu_milli_s": "core-hours", "gpu_milli_s": "gpu-hours"}
+#: Words of tables for values of files.
+_WORDS = {"use": "usage", "said": "recorded", **_HOURS}
 _OPEN = "SELECT namespace, count(*) FROM v1_pod_runs WHERE is_open = 1 AND start_s IS NOT NULL GROUP BY 1"
 _QUOTAS = "SELECT cluster, tree, quota, key, used FROM v1_quota_usage"
 
@@ -124,9 +126,9 @@ def _amount(name: str) -> Column:
 
 
 _COLUMNS = (
-    field("WHAT"),
+    field("WHAT", show=lambda what: _WORDS.get(what, what)),
     field("NAME"),
-    field("MEASURE", show=lambda name: _HOURS.get(name, name)),
+    field("MEASURE", show=lambda name: _WORDS.get(name, name)),
     _amount("before"),
     _amount("after"),
     _amount("change"),
