@@ -26,7 +26,7 @@ async def lived():
         await cluster.see_paid("team", {f"limits.{CARD}": 4})
         await cluster.run_pod("web", quota="team", label=QUOTA)
         await cluster.settled()
-        await cluster.judge("team", f"limits.{CARD}", "GraceOver")
+        await cluster.judge("team", f"limits.{CARD}", "GraceOver", spent=5_400_000, limit=3_600_000)
         cluster.refuses = PDB
         await cluster.tick()
         cluster.refuses = None
@@ -95,7 +95,8 @@ def test_why_takes_the_pod_and_the_decision_that_evictions_shows(capsys, data):
         ("refused", "Pod ns/web", PDB.message),
     ]
     assert by_id[0]["quota"] == "team"
-    assert "spent 100; limit 90; exhausted 2025-12-31T23:59:50Z" in by_id[0]["numbers"]
+    hours = f"hours of limits.{CARD}"
+    assert f"; spent 1.5 {hours}; limit 1 {hours}; exhausted 2025-12-31T" in by_id[0]["numbers"]
     assert all(step in by_pod for step in by_id)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
 from bus.events import VOCABULARY
+from bus.events.budgets import BudgetJudged
 from bus.events.decisions import (
     AdoptReplica,
     CreateReplica,
@@ -26,6 +28,7 @@ from bus.events.decisions import (
 )
 from bus.events.migrations import ReserveRoom
 from deploy.cli.quotas.finding import Found
+from deploy.cli.quotas.reading import hours_text
 from projections.cluster.migrations import Migration
 from projections.pod_runs.shape import pod_runs
 from projections.quota_trees.queries import Select, archived, facts
@@ -47,6 +50,7 @@ def steps(
     Those about pods of ``objects``, too.
     """
     about: dict[str, str] = {}
+    budget_of = cache(partial(_budget, select, cluster))
     pods = _pods(select, cluster, objects)
     for event, fact in facts(archived(select, cluster, _TYPES)):
         if isinstance(fact, Decision):
@@ -54,7 +58,9 @@ def steps(
             known = about.get(fact.key)
             if known or target.uid in pods or _is_meant(fact, name):
                 about[fact.id] = known or f"{target.kind} {target.namespace}/{target.name}"
-                yield _decided(event, fact, about[fact.id])
+                numbers = [fact.numbers.get(name) for name in ("judged_s", "spent", "limit")]
+                budget = "" if None in numbers else budget_of(fact.quota, *numbers)
+                yield _decided(event, fact, about[fact.id], budget)
         elif isinstance(fact, EffectSettled) and fact.decision in about:
             yield _step(event, fact.result, about[fact.decision], fact.message, "")
         elif isinstance(fact, NoticeSettled) and fact.decision in about:
@@ -117,9 +123,19 @@ def _is_meant(decision: Decision, name: str) -> bool:
     return name in (decision.id, decision.key, target.uid, path, f"{target.kind}/{path}")
 
 
-def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
+def _budget(select: Select, cluster: str, quota: str, judged_s: int, spent: int, limit: int) -> str:
+    """The key of the exhausted budget with this evaluation; "" without it."""
+    types = (BudgetJudged.wire_type,)
+    for _, fact in facts(archived(select, cluster, types, key=quota)):
+        assert isinstance(fact, BudgetJudged)
+        if (fact.at_s, fact.spent, fact.limit) == (judged_s, spent, limit):
+            return fact.key
+    return ""
+
+
+def _decided(event: Event, decision: Decision, about: str, budget: str) -> dict[str, Any]:
     verb = event.type.removeprefix("decision.")
-    numbers = "; ".join(_number(name, value) for name, value in decision.numbers.items())
+    numbers = "; ".join(_number(name, value, budget) for name, value in decision.numbers.items())
     if isinstance(decision, Evict) and decision.beneficiary:
         numbers += f"; makes room for {decision.beneficiary}"
     if isinstance(decision, CreateReplica):
@@ -133,7 +149,9 @@ def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
     return step | {"quota": decision.quota, "based_on": decision.trigger, "id": decision.id}
 
 
-def _number(name: str, value: int) -> str:
+def _number(name: str, value: int, budget: str) -> str:
+    if budget and name in ("spent", "limit"):
+        return f"{name} {hours_text(budget, value)} hours of {budget}"
     if name in ("exhausted_s", "judged_s"):
         return f"{name.removesuffix('_s')} {format_stamp(value * SECOND_US) if value else 'never'}"
     if name.endswith("_us"):

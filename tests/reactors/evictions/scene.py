@@ -85,10 +85,11 @@ class Evicting(Cluster):
     async def judge(self, quota, key, phase, **fields):
         at_s = self.clock.us // SECOND_US
         fact = BudgetJudged(
-            quota=quota, key=key, phase=phase, at_s=at_s, exhausted_s=at_s - 10, spent=100, limit=90,
-            rule="GraceThenEvict", period_start_s=at_s - 100, based_on=1, **fields,
+            quota=quota, key=key, phase=phase, at_s=at_s, exhausted_s=at_s - 10,
+            rule="GraceThenEvict", period_start_s=at_s - 100, based_on=1,
+            **({"spent": 100, "limit": 90} | fields),
         )  # fmt: skip
-        await self.say(fact, f"{quota}-{phase}-{at_s}")
+        await self.say(fact, quota)
 
     async def tick(self, after=10):
         """Time goes on, the runner decides, and what was decided is done."""
