@@ -1,4 +1,4 @@
-"""Bursar's own rules, where they differ from those of the operator (docs/jobs.md, "Rules of the operator and of Bursar"), and variables of pods."""
+"""Bursar's own rules for training jobs, and variables of pods. Source: docs/jobs.md, "Rules of the operator and of Bursar"."""
 
 import pytest
 
