@@ -95,6 +95,12 @@ def test_why_takes_the_pod_and_the_decision_that_evictions_shows(capsys, data):
         ("refused", "Pod ns/web", PDB.message),
     ]
     assert by_id[0]["quota"] == "team"
+    assert bursar("why", "ns/web", "--data", data) == 0
+    head, _, *lines = (
+        re.split(" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()
+    )
+    (shown,) = (line for line in lines if "refused" in line)
+    assert shown[head.index("REASON")] == PDB.message
     hours = f"hours of limits.{CARD}"
     assert f"; spent 1.5 {hours}; limit 1 {hours}; exhausted 2025-12-31T" in by_id[0]["numbers"]
     assert all(step in by_pod for step in by_id)

@@ -20,8 +20,7 @@ from deploy.cli.options import Cluster, CommandContext, command
 from deploy.cli.quotas.finding import Found, find, names
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
-from deploy.cli.rendering.tables import Column, Row
-from deploy.cli.rendering.words import moment
+from deploy.cli.rendering.words import moment, words
 from deploy.errors import AbsentObjectError
 from deploy.queries.quotas import only_cluster
 from deploy.runtime.ledgers import reading
@@ -35,20 +34,14 @@ from reactors.admission.deciding.decide import UNANSWERED
 _FIELDS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
 
 
-def _numbers_cell(row: Row) -> Cell | None:
-    """The numbers; of an outcome its words."""
-    parts = [row["reason"] if " " in row["reason"] else "", row["numbers"]]
-    return Cell("; ".join(filter(None, parts)), "words") if any(parts) else None
-
-
 _COLUMNS = (
     field("SEQUENCE", drop=2),
     field("TIME", show=moment),
     field("STEP", show=lambda text: Cell(text, "fixed")),
     field("ABOUT", show=lambda text: Cell(text) if text else None, drop=1),
     field("QUOTA", drop=3),
-    Column("REASON", lambda row: row["reason"] if " " not in row["reason"] else None),
-    Column("NUMBERS", _numbers_cell),
+    field("REASON", show=words),
+    field("NUMBERS", show=words),
     field("BASED ON", wide=True),
     field("DECISION", "id", wide=True),
 )
