@@ -112,7 +112,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         {
             "rebalance": Entry(
                 "cli.scheduling.rebalance",
-                "Which running pods would one round of rebalancing move, from which node to which, and why not the others.",
+                "Pods that one round of rebalancing would move, and where to.",
             ),
         },
     ),

@@ -47,11 +47,12 @@ def rebalance(
     ] = False,
     cluster: Cluster = None,
 ) -> None:
-    """Which running pods would one round of rebalancing move, from which node to which, and why not the others?
+    """Pods that one round of rebalancing would move, and where to.
 
-    Decided on the ledger's state; nothing is evicted and nothing recorded. Each planned move counts for the next one. TO is
-    the node that the scheduler gives to the pod. A pod is refused where no other node fits, or where the scheduler would put
-    it back. A pod stays where it has the annotation bursar.io/do-not-move: "true". docs/rebalancing.md has the plugins.
+    Each proposed pod that stays has its refusal. Decided on the ledger's state; nothing is evicted and nothing recorded. Each
+    planned move counts for the next one. TO is the node that the scheduler gives to the pod. A pod is refused where no other
+    node fits, or where the scheduler would put it back. A pod stays where it has the annotation
+    bursar.io/do-not-move: "true". docs/rebalancing.md has the plugins.
 
     \b
     rebalancing:
