@@ -31,7 +31,7 @@ class Played(msgspec.Struct, Generic[D, S], frozen=True):
     recorded: tuple[Decision, ...]
     decided: tuple[D, ...]
     spans: tuple[S, ...]
-    #: Team of each pod that is named, by uid.
+    #: Team of each named pod, by uid.
     teams: Mapping[str, str]
     rule: Rule = "later"
 
@@ -56,7 +56,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """Seconds that a trial saves on a pod or a quota. ``name``: its group."""
+    """Seconds saved by a trial on a pod or a quota. ``name``: its group."""
 
     name: str
     cpu_milli: int
@@ -115,9 +115,9 @@ def compare(
     changes: Iterable[C], saved: Sequence[Sequence[Saved]], by: str, make: type[G],
     counts: Callable[[C], bool] = bool, answers: Mapping[str, tuple[int, int]] | None = None,
 ) -> Comparison[C, G]:  # fmt: skip
-    """Changes in groups, with the seconds that each rule saves; the likely rule is the first.
+    """Changes in groups, with the seconds saved under each rule; the likely rule is the first.
 
-    ``counts``: whether a change is counted. ``answers``: of each group, and of all, how many there are on record and under trial.
+    ``counts``: whether a change is counted. ``answers``: of each group, and of all, the numbers on record and under trial.
     """
     changes = tuple(changes)
 
@@ -205,7 +205,7 @@ def decision_changes(
 
 
 def front(costs: Sequence[tuple[int, int]]) -> set[int]:
-    """Places of the policies that no other one beats. ``costs``: what each saves, and how many it hits."""
+    """Indexes of the policies beaten by no other. ``costs``: the savings and the false culls of each."""
     return {
         place
         for place, (saved, hit) in enumerate(costs)

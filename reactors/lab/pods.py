@@ -10,22 +10,22 @@ from bus.errors import MalformedJsonError
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.vocabulary import Fact
 
-#: The newest observation of a pod before the history that is played; None = there is none.
+#: The newest observation of a pod before the played history; None = there is none.
 Earlier = Callable[[str], PodObserved | None]
-#: Milli-cores and milli-cards that a pod holds at a time (microseconds), by the ledger; None = it never held a node.
+#: Milli-cores and milli-cards charged to a pod at a time (microseconds) by the ledger; None = it never held a node.
 HeldAt = Callable[[str, int], tuple[int, int] | None]
 
 
 def nobody(uid: str) -> None:
-    """Of a history that is whole."""
+    """For a complete history: no earlier observation."""
 
 
 def unbound(uid: str, at_us: int) -> None:
-    """Of a history without a ledger: pods count by their requests."""
+    """For a history without a ledger: pods count by their requests."""
 
 
 class Pods:
-    """Fed with the record, behind those who ask."""
+    """Reads the record after its callers."""
 
     def __init__(self, earlier: Earlier, held_at: HeldAt = unbound) -> None:
         self._earlier = earlier
@@ -41,13 +41,13 @@ class Pods:
             self._known.pop(fact.uid, None)
 
     def of(self, uid: str) -> PodObserved | None:
-        """The pod as it last ran; None where that was never observed."""
+        """The pod's last running observation; None without any."""
         if uid not in self._known:
             self._known[uid] = self._earlier(uid)
         return self._known[uid]
 
     def amounts(self, uid: str, at_us: int) -> tuple[int, int]:
-        """Milli-cores and milli-cards of a pod at a time, as the ledger charges them; nothing for one that is not known."""
+        """Milli-cores and milli-cards of a pod at a time, as the ledger charges them; nothing for an unknown pod."""
         held = self._held_at(uid, at_us)
         if held is not None:
             return held

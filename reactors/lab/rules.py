@@ -1,8 +1,8 @@
-"""Rules for gaps in the history: the assumed actions of people under a policy that was not in force.
+"""Rules for gaps in the history: the assumed actions of people under another policy.
 
-Two things are not on record. A notebook that was stopped and would not have been: nobody saw whether it would have been used.
-And one that would have been stopped and was not: nobody saw whether its owner would have started it again, and when.
-Each rule answers both, and the lab plays the history once under each; what they make of the hours is the interval.
+Two things are not on record. A notebook stopped on record and kept under trial might have been used. A notebook stopped under
+trial might have been started again by its owner at some time. Each rule answers both, and the lab plays the history once under
+each; the spread of the hours is the interval.
 
 Source: docs/lab.md.
 """
@@ -20,17 +20,17 @@ from bus.events.pods import PodVanished
 from bus.events.vocabulary import Fact
 from projections import activity
 
-#: ``later``: a notebook that runs on is not used until its owner started it again on record, and one that is stopped is
-#: started again at its next activity on record. ``median``: as later, but one that runs on is first used as long as its
-#: class is in one run. ``never``: what was stopped would have been ended by its owner just then, and what is stopped is
-#: not started again. ``longest``, of quotas alone: what is let in runs as long as any of its quota did.
+#: ``later``: a kept notebook is unused until its owner started it again on record, and a stopped one is started again at its next
+#: activity on record. ``median``: as later, but a kept notebook is first used for the median run of its namespace. ``never``: the
+#: owner of a notebook stopped on record would have ended it just then, and a notebook stopped under trial is not started again.
+#: ``longest``, for quotas only: an admitted workload runs as long as the longest run of its quota.
 Rule = Literal["later", "median", "never", "longest"]
-#: The first says what is likely.
+#: The first rule is the likely one.
 RULES: tuple[Rule, ...] = ("later", "median", "never")
 
 
 class Sittings:
-    """How long notebooks are used in one run, by namespace, of those that ended so far on record."""
+    """The lengths of notebooks' runs, by namespace, of the runs ended so far on record."""
 
     def __init__(self) -> None:
         self._active_us: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Sittings:
                 bisect.insort(self._sorted.setdefault(name, []), max(used_us, 0))
 
     def median_us(self, namespace: str) -> int:
-        """The median of a namespace, else of all; 0 where none ended yet."""
+        """The median of a namespace, else of all; 0 if none ended yet."""
         found = self._sorted.get(namespace) or self._sorted.get("") or [0]
         return found[len(found) // 2]
 
@@ -58,5 +58,5 @@ def _us(stamp: str | None) -> int:
     try:
         return parse_stamp(stamp or "")
     except TimestampError:
-        # Whose start cannot be read was used for no time at all.
+        # A notebook with an unreadable start counts as unused.
         return 2**62

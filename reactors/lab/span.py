@@ -1,4 +1,4 @@
-"""A time in which a pod ran on record and not under trial, or the other way round."""
+"""A span: the time of a pod's run on record only, or under trial only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that the lab says, as they would stand in the history; and what one reactor knew at a place of it."""
+"""Synthetic events of the lab, and the saved state of one reactor at a place of the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, SavedReplica
 from reactors.engine.settings import ReactorPolicy
 
-#: Who says what did not happen.
+#: The source of synthetic events.
 SOURCE = "lab"
 
 
@@ -26,14 +26,14 @@ def event_at(fact: Fact, key: str, event: Event, at_us: int | None = None) -> Ev
 
 
 def govern(replica: Replica, name: str, mode: Mode, policy: ReactorPolicy, at_us: int = 0) -> None:
-    """Let a reactor go by the policy that is tried, from here on."""
+    """Set a reactor's policy to the tried one, from now on."""
     fact = policy_changed(name, mode, policy, author=SOURCE)
     event = fact.event(cluster=replica.cluster, key=name, id=SOURCE, source=SOURCE, time_us=at_us)
     replica.apply(msgspec.structs.replace(event, sequence=replica.sequence))
 
 
 def restored(reactor: Reactor, cluster: str, known: bytes) -> Replica:
-    """A replica of this reactor alone that knows what :func:`saved` gave; b"" = nothing."""
+    """A replica of this reactor alone, restored from :func:`saved`; b"" = without any state."""
     replica = Replica([reactor], cluster)
     if known:
         replica.restore(msgspec.msgpack.decode(known, type=SavedReplica))
@@ -41,7 +41,7 @@ def restored(reactor: Reactor, cluster: str, known: bytes) -> Replica:
 
 
 def saved(known: Replica | None, reactor: Reactor) -> bytes:
-    """What one reactor alone knows of all that the reactors know, to be restored several times; b"" = nothing."""
+    """The state of one reactor out of all reactors' state, restorable several times; b"" = none."""
     if known is None:
         return b""
     found, name = known.saved(), reactor.name

@@ -1,7 +1,7 @@
-"""A capsule: a policy, a slice of history, and what the policy decides on it, as events of one file.
+"""A capsule: a policy, a slice of history, and the policy's decisions on it, as events of one file.
 
-The first event is the policy, then comes the history, and last the decisions that are expected of it; the first and the last ones
-have the source ``capsule``. So a capsule is read and bounded as every recorded history is.
+The first event is the policy, then comes the history, and last its expected decisions; the first and the last ones have the source
+``capsule``. So a capsule is read and bounded like every recorded history.
 
 Source: docs/lab.md; docs/history.md.
 """
@@ -47,7 +47,7 @@ class CapsuleLine(msgspec.Struct, frozen=True, order=True):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What a capsule's history gives: what is as expected, what is not made any more, and what is new."""
+    """The result of a capsule's history: decisions as expected, decisions no longer made, and new ones."""
 
     events: int
     same: int
@@ -56,7 +56,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether all was decided that is expected, and nothing else."""
+        """Whether all expected decisions were made, and no others."""
         return not self.missing and not self.new
 
 
@@ -74,7 +74,7 @@ def capsule(cluster: str, policy: CullingPolicy, history: Iterable[Event]) -> It
 
 
 def ran(events: Iterable[Event], policy: CullingPolicy | None = None) -> Ran:
-    """Decide a capsule's history again, by its own policy or by another one. Raises BursarError where it is no capsule."""
+    """Decide a capsule's history again, by its own policy or by another one. Raises BursarError for a file without a capsule."""
     rest = iter(events)
     first = next(rest, None)
     if first is None or first.source != SOURCE or first.type != PolicyChanged.wire_type:
@@ -117,5 +117,5 @@ def _line(decision: Decision) -> CapsuleLine:
 
 
 def _without(lines: list[CapsuleLine], others: list[CapsuleLine]) -> list[CapsuleLine]:
-    """The lines that are not among the others, each of which stands for one."""
+    """The lines missing among the others; each of the others stands for one."""
     return sorted((Counter(lines) - Counter(others)).elements())

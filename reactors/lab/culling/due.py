@@ -1,8 +1,8 @@
-"""At which ticks a policy could decide anything about a notebook. The reactor itself decides then, and only of those.
+"""The ticks at which a policy could decide anything about a notebook. The culling reactor decides at these ticks only.
 
-A month has a quarter of a million ticks, and at nearly all of them a notebook is kept. Until a moment that follows from the
-newest verdict it is kept whatever else is seen of it: activity only moves that moment back. What could bring it forward, a
-change of the pod, of what controls it or of its namespace, lets it be evaluated again at the next tick.
+A month has a quarter of a million ticks, and at nearly all of them a notebook is kept. The newest verdict implies a moment, and
+the notebook is kept until then, whatever is observed: activity only moves the moment back. Only a change of the pod, of its
+controller or of its namespace could bring it forward; the notebook is then evaluated again at the next tick.
 
 Source: :mod:`reactors.culling.fusion` has the rules.
 """
@@ -27,18 +27,18 @@ NEVER_US = 2**62
 
 
 class DueNotebooks:
-    """Decides as the culling reactor does, about those notebooks alone that could be due."""
+    """Decides as the culling reactor does, only about notebooks possibly due."""
 
     def __init__(self) -> None:
-        #: By pod uid: nothing but "keep" is decided before.
+        #: By pod uid: the moment before which the only decision is "keep".
         self._kept_until_us: dict[str, int] = {}
-        #: Notebooks of which nothing readable is known until they are looked at again.
+        #: Notebooks without readable evidence until their next probe.
         self._unknown: set[str] = set()
         #: The earliest of these moments; 0 = some notebook was not evaluated yet.
         self.next_us = 0
 
     def looked(self, uid: str) -> None:
-        """There was a look at a notebook."""
+        """Record a probe of a notebook."""
         if uid not in self._kept_until_us or uid in self._unknown:
             self._forget(uid)
 
@@ -60,7 +60,7 @@ class DueNotebooks:
     def decide(
         self, view: CullingState, trigger: Trigger, policy: CullingPolicy
     ) -> list[ProposedDecision]:
-        """What follows at one tick, as :func:`reactors.culling.decide.decide` has it."""
+        """The decisions at one tick, as made by :func:`reactors.culling.decide.decide`."""
         known, now_us = self._kept_until_us, trigger.at_us
         notebooks = view.notebooks
         due = [uid for uid in notebooks if known.get(uid, 0) <= now_us]
@@ -76,7 +76,7 @@ class DueNotebooks:
         self.next_us = 0
 
     def _until_us(self, view: CullingState, policy: CullingPolicy, uid: str, now_us: int) -> int:
-        """Before which moment nothing but "keep" can be decided; 0 = not even now."""
+        """The moment up to which the only decision is "keep"; 0 = a stop is possible now."""
         if uid in view.warned or uid in view.awaited or policy.kubeflow is not None:
             return 0
         found = evaluated(view, policy, uid, now_us)
@@ -94,14 +94,14 @@ class DueNotebooks:
             return until_us
         if found.verdict.decision != "unknown":
             return 0
-        # Evidence only grows older, until there is another look.
+        # Evidence only grows older until the next probe.
         self._unknown.add(uid)
         return NEVER_US
 
 
 def _idle_us(found: Evaluation) -> int:
-    """The earliest moment at which the notebook can be idle, whatever is seen of it later."""
-    # Who is starting counts as active for a while, and then not any more.
+    """The earliest moment at which the notebook can be idle, whatever is observed later."""
+    # A starting notebook counts as active for a while only.
     limits = msgspec.structs.replace(found.limits, starting_grace_seconds=0)
     readable = [
         one

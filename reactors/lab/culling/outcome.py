@@ -19,11 +19,11 @@ _LATE_US = 40 * SECOND_US
 
 
 class CullChange(Change[Decision], frozen=True):
-    """A stop or a warning. ``uid``: its pod on record; ``again_us``: when its user was back after the trial's stop."""
+    """A stop or a warning. ``uid``: its pod on record; ``again_us``: the return of its user after the trial's stop."""
 
     uid: str
     again_us: int | None
-    #: The user was back within the given time.
+    #: The user returned within the given time.
     is_false: bool
 
     @property
@@ -37,21 +37,21 @@ class CullGroup(Group[CullChange], frozen=True):
 
     @property
     def false_culls(self) -> int:
-        """Stops of the trial after which the user was back within the given time."""
+        """Stops of the trial followed by a return of the user within the given time."""
         return sum(one.is_false for one in self.changes)
 
 
 def unsure_us(policy: CullingPolicy) -> int:
-    """So much any time that differs may be longer or shorter: activity is known as of the next look."""
+    """The uncertainty of any differing time: activity is known as of the next probe."""
     return policy.check_period_seconds * SECOND_US + _LATE_US
 
 
 def outcome(
     played: Sequence[CullingPlayed], *, by: By, within_us: int, unsure_us: int
 ) -> Comparison[CullChange, CullGroup]:
-    """The rules' findings, put together. The first rule must be the likely one.
+    """The findings of all rules, put together. The first rule must be the likely one.
 
-    ``within_us``: used again so soon is a false cull. ``unsure_us``: so much any time that differs may be longer or shorter.
+    ``within_us``: a notebook used again so soon was a false cull. ``unsure_us``: the uncertainty of any differing time.
     """
     likely = played[0]
     assert likely.rule == RULES[0]
@@ -74,7 +74,7 @@ def outcome(
 
 
 def _subject(decision: Decision) -> tuple[str, str, str, str]:
-    """The notebook by what is stopped, and the verb."""
+    """The notebook as the target of the stop, and the verb."""
     target = decision.target
     return target.kind, target.namespace, target.name, decision.wire_type
 

@@ -1,8 +1,8 @@
-"""A recording without the names in it, on which a policy decides as on the recording itself. Pure but for its own state.
+"""Pseudonyms: a recording without its names, with the same decisions as the recording itself. Pure but for its own state.
 
-Names become numbers in the order of the names, so that whatever is done in their order stays so. Only what culling reads is
-carried over, field by field: labels, commands, texts of people and annotations but for those of culling are left out. Patterns of
-the policy become rules for the names that they fit.
+Names become numbers in the order of the names, so anything sorted by name stays in its order. Only fields read by culling are
+carried over: labels, commands, texts of people, and annotations other than culling's are left out. Patterns of the policy become
+rules for the names matching them.
 
 Source: docs/lab.md.
 """
@@ -41,14 +41,14 @@ from reactors.culling.policy import (
 from reactors.culling.state import NAME
 
 CLUSTER = "c"
-#: Most rules that patterns become.
+#: Most rules made of patterns.
 MOST_RULES = 2_000
-#: Stands where an annotation says something that cannot be read: it would say who wrote it.
+#: Replaces an unreadable annotation, since its text could identify its author.
 _UNREADABLE = "?"
 
 
 class Pseudonyms:
-    """Told of all events first, by :meth:`learn`; then :meth:`event` and :meth:`policy` give them without names."""
+    """Reads all events first, by :meth:`learn`; then :meth:`event` and :meth:`policy` return them without names."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {
@@ -61,7 +61,7 @@ class Pseudonyms:
         self._written(event, self._learnt)
 
     def event(self, event: Event) -> Event | None:
-        """The event without names; None where culling reads nothing in it."""
+        """The event without names; None if culling reads nothing in it."""
         fact = self._written(event, self._named)
         if fact is None:
             return None
@@ -72,7 +72,7 @@ class Pseudonyms:
         return msgspec.structs.replace(made, sequence=event.sequence)
 
     def policy(self, policy: CullingPolicy) -> CullingPolicy:
-        """The policy for the same notebooks. Raises BursarError where its patterns would become too many rules."""
+        """The policy for the same notebooks. Raises BursarError if its patterns would become too many rules."""
         rules: list[CullingRule] = []
         for rule in policy.rules:
             fitting = [
@@ -210,7 +210,7 @@ def _owner(owner: Owner | None, named: _Named) -> Owner | None:
 
 
 def _annotations(given: dict[str, str]) -> dict[str, str]:
-    """What owners ask of culling, where it can be read."""
+    """The owners' readable culling annotations."""
     found = {}
     for name, is_readable in _ASKED.items():
         if name in given:

@@ -9,14 +9,14 @@ from reactors.culling.state import NAME
 
 
 class Record:
-    """The decisions on record, by id, and the stop of each pod that was done or is under way."""
+    """The recorded decisions by id, and the stop of each pod, done or under way."""
 
     def __init__(self) -> None:
         self.decisions: dict[str, Decision] = {}
         self._stops: dict[str, Decision] = {}
 
     def apply(self, fact: Fact) -> bool:
-        """Fold one fact. Whether it is a part of how culling was decided on record, which the trial decides anew."""
+        """Fold one fact. Returns whether it belongs to the recorded culling, as the trial makes those decisions anew."""
         if isinstance(fact, Decision) and fact.reactor == NAME:
             self.decisions[fact.id] = fact
             if isinstance(fact, Cull) and not fact.is_shadow:
@@ -35,5 +35,5 @@ class Record:
         return self._stops.get(uid)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Forget a deleted pod."""
         self._stops.pop(uid, None)

@@ -1,7 +1,7 @@
-"""Culling under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
+"""Culling under another policy on recorded history, with the live reactor in the live state machine.
 
-Each event of the record is given to a replica as :mod:`reactors.lab.culling.world` has it, and on each tick the replica decides.
-What it decides is done a second later, as it is live: a warning stands from then on. Interlocks, pauses and limits hold as they do
+A replica reads each recorded event as changed by :mod:`reactors.lab.culling.world`, and decides on each tick. As in a live
+cluster, a decision takes effect a second later: a warning stands from then on. Interlocks, pauses and limits apply as they do
 live.
 
 Source: docs/lab.md.
@@ -35,12 +35,12 @@ from reactors.lab.pods import Earlier, HeldAt, Pods, unbound
 from reactors.lab.rules import RULES, Rule, Sittings
 from reactors.lab.synthetic import SOURCE, govern, restored, saved
 
-#: So long an effect takes.
+#: The time for an effect.
 EFFECT_US = SECOND_US
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """What the trial decided, and the pod on record that it is about."""
+    """A decision of the trial, and its pod on record."""
 
     uid: str
     team: str
@@ -70,11 +70,11 @@ class CullingTrial:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The types of the events that it needs."""
+        """The types of the events read by the trial."""
         return self._replica.reads
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """The next event of the record."""
+        """Read the next recorded event."""
         if isinstance(fact, ClockTicked):
             for look in self._world.looks(event):
                 self._fold(look)
@@ -86,7 +86,7 @@ class CullingTrial:
                 self._fold(seen)
 
     def end(self, until_us: int) -> CullingPlayed:
-        """What was found, when all was taken."""
+        """The findings, after the last event."""
         self._world.end(until_us)
         recorded, spans = self._world.record.decisions.values(), self._world.spans
         teams = {one.decision.key: one.team for one in self._decided}
@@ -117,9 +117,9 @@ class CullingTrial:
 
 
 class Lab:
-    """Policies on the record, each under every rule. All of them are given the same events, which are read once.
+    """Policies on the record, each under every rule. All of them read the same events once.
 
-    ``known``: what the reactors knew before the first event. Of a policy whose mode is off nothing is decided.
+    ``known``: the reactors' state before the first event. A policy whose mode is off decides nothing.
     """
 
     def __init__(
@@ -145,11 +145,11 @@ class Lab:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The types of the events that it needs."""
+        """The types of the events read by the trials."""
         return self._trials[0][0].reads
 
     def play(self, events: Iterable[Event]) -> None:
-        """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        """Read these events of the cluster, in order. An unreadable event changes nothing, as it does live."""
         trials = [trial for of_policy in self._trials for trial in of_policy]
         for event in events:
             try:
@@ -164,5 +164,5 @@ class Lab:
             self._last_us = max(self._last_us, event.time_us)
 
     def end(self) -> list[list[CullingPlayed]]:
-        """Of each policy what each rule made of all that was played."""
+        """The findings, by policy and rule."""
         return [[trial.end(self._last_us) for trial in trials] for trials in self._trials]

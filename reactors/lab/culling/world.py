@@ -1,12 +1,11 @@
-"""The record of notebooks as it would be had others been stopped: which of its events hold, and which come instead.
+"""The record of notebooks under a trial's stops: its recorded events still valid, and synthetic events for the others.
 
-A notebook is known by its uid on record. Under trial it has the same uid until it was stopped and started again, which makes
-another pod of it:
+The key of a notebook is its uid on record. Under trial it has the same uid until it is stopped and started again, as another pod:
 
-- *stopped*: the trial stopped it, and on record it runs on. Its events are left out until there is activity on record: then,
-  by the rule, its owner has started it again.
-- *kept*: the record stopped it, and the trial did not. Its end is left out, and looks that see no activity come in its stead,
-  until the same owner has a new pod on record: then somebody is back, in the notebook that was never stopped.
+- *stopped*: stopped by the trial and running on record. Its events are left out until the first activity on record: then, by the
+  rule, its owner has started it again.
+- *kept*: stopped on record and not by the trial. Its end is left out, and probes without activity replace it, until the same owner
+  has a new pod on record: from then on the notebook is in use again, without a stop.
 
 Pure but for its own state.
 
@@ -40,20 +39,20 @@ from reactors.lab.synthetic import event_at
 
 
 class CulledSpan(PodSpan):
-    """That of a notebook. ``again_us``: when its owner was back; 0 = never."""
+    """The span of a notebook. ``again_us``: the return of its owner; 0 = never."""
 
     again_us: int = 0
 
 
 class _Under(msgspec.Struct, frozen=True):
-    """A pod under trial that is another one than on record; ``started_us`` 0 = it was never stopped."""
+    """A pod under trial other than the pod on record; ``started_us`` 0 = it was never stopped."""
 
     uid: str
     started_us: int
 
 
 class _Kept(msgspec.Struct):
-    """A notebook under trial whose pod on record was stopped."""
+    """A notebook under trial after its pod on record was stopped."""
 
     span: CulledSpan
     image: str
@@ -63,7 +62,7 @@ class _Kept(msgspec.Struct):
 
 
 class NotebookWorld:
-    """The notebooks under trial beside those on record. ``view``: what the trial knows."""
+    """The notebooks under trial, and those on record. ``view``: the state read by the trial."""
 
     def __init__(
         self, view: CullingState, policy: CullingPolicy, rule: Rule, pods: Pods, sittings: Sittings
@@ -76,21 +75,21 @@ class NotebookWorld:
         self._limits = Limits(
             skew_seconds=policy.skew_seconds, starting_grace_seconds=policy.starting_grace_seconds
         )
-        #: All times that differ, in the order in which they began.
+        #: All differing times, in the order of their starts.
         self.spans: list[CulledSpan] = []
         self.record = Record()
         #: By pod on record.
         self._under: dict[str, _Under] = {}
         self._stopped: dict[str, CulledSpan] = {}
         self._restarts: dict[str, int] = {}
-        #: Pods whose end on record is left out.
+        #: Pods without their recorded end.
         self._left: set[str] = set()
         #: By pod under trial.
         self._kept: dict[str, _Kept] = {}
         self._on_record: dict[str, str] = {}
 
     def seen(self, fact: Fact, event: Event) -> Iterator[Event]:
-        """What is seen under trial where ``event`` is on record."""
+        """The events under trial in place of ``event`` on record."""
         if isinstance(fact, PodState):
             yield from self._pod(fact, event)
         elif isinstance(fact, NotebookSampled):
@@ -103,7 +102,7 @@ class NotebookWorld:
             yield event
 
     def looks(self, tick: Event) -> Iterator[Event]:
-        """The looks at notebooks that run on under trial alone, as they would have come before a tick."""
+        """The probes of notebooks running under trial only, as they would have come before a tick."""
         for uid, kept in self._kept.items():
             if tick.time_us - kept.looked_us < self._period_us:
                 continue
@@ -129,7 +128,7 @@ class NotebookWorld:
             yield _gone(pod, tick)
 
     def end(self, until_us: int) -> None:
-        """Nothing is known of what comes after this."""
+        """End the trial; later times are unknown."""
         for span in self.spans:
             span.until_us = span.until_us or max(until_us, span.from_us)
 
@@ -137,7 +136,7 @@ class NotebookWorld:
         """The pod on record of a pod under trial."""
         return self._on_record.get(uid, uid)
 
-    # what was seen on record
+    # events on record
 
     def _pod(self, fact: PodState, event: Event) -> Iterator[Event]:
         uid = fact.uid
@@ -178,7 +177,7 @@ class NotebookWorld:
                 return
             if self._rule == "never" and active_us > span.from_us:
                 return
-            # Activity from before the stop is what the last look would have seen: then there is none.
+            # The last probe would have shown activity before the stop: then there is none.
             span.until_us = span.again_us = max(active_us, span.from_us)
             del self._stopped[uid]
             self._restarts[uid] = self._restarts.get(uid, 0) + 1
@@ -200,7 +199,7 @@ class NotebookWorld:
         return _as(fact, event, uids=tuple(sorted(uids)))
 
     def _ended_with(self, top: str, event: Event) -> Iterator[Event]:
-        """Notebooks that run on until somebody deleted what controls them."""
+        """Notebooks running until their controller was deleted."""
         for uid in [u for u, one in self._kept.items() if one.span.decision.target.uid == top]:
             self._kept.pop(uid).span.until_us = event.time_us
             pod = self._view.pod(uid)
@@ -210,7 +209,7 @@ class NotebookWorld:
     # from one state to another
 
     def _keep(self, here: str, uid: str, cull: Decision, event: Event) -> bool:
-        """Let a notebook run on that was stopped on record; False where it is not known, or the rule has it ended."""
+        """Keep a notebook running after its stop on record; False if it is unknown, or the rule ends it."""
         pod, seen = self._view.pod(here), self._view.activity.get(here)
         if pod is None or seen is None or self._rule == "never":
             return False
@@ -225,7 +224,7 @@ class NotebookWorld:
         return True
 
     def _back(self, fact: PodState, at_us: int) -> _Under | None:
-        """The notebook that runs on, whose owner has a new pod on record."""
+        """The running notebook whose owner has a new pod on record."""
         for uid, kept in self._kept.items():
             pod = self._view.pod(uid)
             if pod is None or not self._is_same(pod, fact, kept.span.decision.target):
@@ -237,7 +236,7 @@ class NotebookWorld:
         return None
 
     def _is_same(self, pod: Pod, fact: PodState, target: Target) -> bool:
-        """Whether a new pod is another one of a notebook."""
+        """Whether a new pod is another pod of a notebook."""
         if pod.namespace != fact.namespace:
             return False
         if fact.owner is None or pod.owner is None:
@@ -246,7 +245,7 @@ class NotebookWorld:
         return fact.owner.uid == pod.owner.uid or (top is not None and top.uid == target.uid)
 
     def _used(self, uid: str, event: Event) -> Event:
-        """A look that sees somebody at work."""
+        """A probe showing a user at work."""
         seen = self._view.activity[uid]
         evidence = tuple(
             msgspec.structs.replace(one.ok, active_us=event.time_us)
@@ -260,11 +259,11 @@ class NotebookWorld:
         span = self._stopped.pop(uid, None)
         if span is None:
             return self._forget(uid)
-        # What the record stopped ended by its decision: both stops are compared by when they were decided.
+        # A stop on record took effect at its decision: stops are compared by the times of their decisions.
         cull = self.record.stop_of(uid)
         span.until_us = max(cull.at_us if cull is not None else at_us, span.from_us)
         if span.until_us == span.from_us and cull is not None:
-            # The record was first: until the trial stopped it, too, it ran there alone.
+            # The record stopped it first: until the trial's own stop it ran under trial only.
             span.is_saved, span.from_us, span.until_us = False, cull.at_us, span.from_us
         self._forget(uid)
 
@@ -308,7 +307,7 @@ def _gone(pod: Pod, event: Event) -> Event:
 def _active_us(
     fact: NotebookSampled, event: Event, decision: Decision, limits: Limits
 ) -> int | None:
-    """The activity that a look sees since the one that a stop was decided by; None = none."""
+    """The activity observed since the activity at the decision of a stop; None = none."""
     before_us = decision.numbers["last_activity_us"]
     samples = [
         Sample(

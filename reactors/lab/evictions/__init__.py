@@ -1,7 +1,7 @@
-"""Another policy of evictions on recorded history: which pods would have had to go so that their quotas are held to.
+"""Another policy of evictions on recorded history: the pods to evict to enforce the quotas.
 
-The reactor that runs live decides in shadow, where who would have gone counts as gone until its quota has nothing to give back.
-So what quotas hold, what budgets have spent, and who waits is as on record. Pure but for its own state.
+The live reactor decides in shadow: an evicted pod counts as gone until its quota is within its limit. So the charges of quotas,
+the spending of budgets and the waiting workloads are as on record. Pure but for its own state.
 
 Source: docs/lab.md; docs/queues.md.
 """

@@ -1,8 +1,8 @@
-"""Pods that were evicted on record and run on under trial: until when.
+"""Pods evicted on record and running under trial, with their ends.
 
-- One with a controller until that has another pod in its place, which then runs as on record; at the latest until the controller is
-  gone.
-- A bare one for as long as half of the pods of its namespace did that have ended by then.
+- A pod with a controller runs until its replacement appears, and the replacement runs as on record. It ends at the latest with its
+  controller.
+- A bare pod runs as long as the median of its namespace's pods ended by then.
 
 Pure but for its own state.
 """
@@ -23,7 +23,7 @@ from reactors.lab.span import PodSpan
 
 
 class KeptSpan(PodSpan):
-    """That of a pod that is evicted on record or under trial. ``least_us`` and ``most_us`` bound ``until_us``; 0 = not yet."""
+    """The span of a pod evicted on record or under trial. ``least_us`` and ``most_us`` bound ``until_us``; 0 = not yet."""
 
     least_us: int = 0
     most_us: int = 0
@@ -32,12 +32,12 @@ class KeptSpan(PodSpan):
 class _Kept(msgspec.Struct):
     pod: Pod
     span: KeptSpan
-    #: When a bare one ends; None = it has a controller.
+    #: The end of a bare pod; None = it has a controller.
     until_us: int | None
 
 
 class KeptPods:
-    """By uid. They are told of the record, and tell who ends under trial."""
+    """Kept pods by uid. Reads the record, and reports ends under trial."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -50,7 +50,7 @@ class KeptPods:
         return iter(self._kept)
 
     def keep(self, pod: Pod, span: KeptSpan) -> None:
-        """A pod runs on that was evicted on record."""
+        """Let a pod run on after its eviction on record."""
         until_us = None
         if pod.owner is None:
             ran = self._ran.get(pod.namespace) or self._ran.get("") or [0]
@@ -58,7 +58,7 @@ class KeptPods:
         self._kept[pod.uid] = _Kept(pod, span, until_us)
 
     def ran(self, fact: PodState, at_us: int) -> None:
-        """A pod ended on record, and not by an eviction."""
+        """Record a pod's end other than an eviction."""
         try:
             began_us = parse_stamp(fact.scheduled or "")
         except TimestampError:
@@ -67,7 +67,7 @@ class KeptPods:
             bisect.insort(self._ran.setdefault(name, []), max(at_us - began_us, 0))
 
     def replaced(self, fact: PodState, at_us: int) -> Iterator[Pod]:
-        """The one in whose place a pod runs on record that was not there before."""
+        """The kept pod replaced by a new pod on record."""
         if (
             fact.owner is None
             or not fact.node
@@ -82,12 +82,12 @@ class KeptPods:
                 return
 
     def gone_with(self, owner: str, at_us: int) -> list[Pod]:
-        """Those whose controller is gone."""
+        """The pods of a deleted controller."""
         found = [u for u, one in self._kept.items() if one.pod.owner and one.pod.owner.uid == owner]
         return [self.end(uid, at_us) for uid in found]
 
     def over(self, at_us: int) -> list[Pod]:
-        """Those that have run as long as others."""
+        """Pods due to end by the median."""
         found = [
             (one.until_us, uid)
             for uid, one in self._kept.items()
@@ -96,10 +96,10 @@ class KeptPods:
         return [self.end(uid, until_us) for until_us, uid in sorted(found)]
 
     def end(self, uid: str, at_us: int) -> Pod:
-        """A pod ends, or is evicted under trial, too."""
+        """A pod ends, or the trial evicts it, too."""
         one = self._kept.pop(uid)
         one.span.until_us = max(at_us, one.span.from_us)
         if one.until_us is None:
-            # Its controller would have had it for no longer.
+            # Its controller would not have kept it longer.
             one.span.most_us = one.span.until_us
         return one.pod

@@ -21,7 +21,7 @@ class EvictionChange(Change[Decision], frozen=True):
 
     @property
     def beneficiary(self) -> str:
-        """The workload that room is made for; "" = nobody."""
+        """The workload in need of the room; "" = none."""
         return self.decision.beneficiary if isinstance(self.decision, Evict) else ""
 
 
@@ -30,7 +30,7 @@ class EvictionGroup(Group[EvictionChange], frozen=True):
 
     @property
     def preempted(self) -> int:
-        """Evictions of the trial that make room for a workload."""
+        """Evictions of the trial for a waiting workload."""
         tried = [one.decision.reason for one in self.changes if one.tried_us is not None]
         return tried.count(PREEMPTED)
 
@@ -47,7 +47,7 @@ def outcome(played: EvictionsPlayed, *, by: By) -> Comparison[EvictionChange, Ev
 
 
 def _saved(span: KeptSpan, by: By) -> Saved:
-    """Seconds of a span. What is sure to have no length is sure."""
+    """Seconds of a span. A span surely without length is sure."""
     least, length, most = (
         until // SECOND_US - span.from_us // SECOND_US
         for until in (span.least_us, span.until_us, span.most_us)

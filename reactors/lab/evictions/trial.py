@@ -1,7 +1,7 @@
-"""Evictions under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
+"""Evictions under another policy on recorded history, with the live reactor in the live state machine.
 
-It decides in shadow: a pod that would have gone counts as gone until its quota has nothing to give back, and then it is there
-again, if it runs on record still. What was evicted on record is left out: those pods run on.
+It decides in shadow: an evicted pod counts as gone until its quota is within its limit. Then it is back, if it still runs on
+record. Evictions on record are left out: those pods run on.
 
 Source: docs/lab.md.
 """
@@ -39,7 +39,10 @@ EvictionsPlayed: TypeAlias = Played[Decision, KeptSpan]
 
 
 class EvictionTrial:
-    """A replica under trial. ``known``: what the reactors knew before the first event. ``earlier``: how a pod was seen then."""
+    """A replica under trial. ``known``: the reactors' state before the first event.
+
+    ``earlier``: a pod's last observation before it.
+    """
 
     def __init__(
         self, cluster: str, mode: Mode, policy: EvictionPolicy, earlier: Earlier, known: Replica | None = None,
@@ -49,16 +52,16 @@ class EvictionTrial:
         state = self._replica.states[NAME]
         assert isinstance(state, EvictionState)
         self._view, self._pods, self._kept = state, Pods(earlier, held_at), KeptPods()
-        #: What was decided on record and was not undone, by pod.
+        #: Decisions on record without an undo, by pod.
         self._evicted: dict[str, Decision] = {}
         self._recorded: dict[str, Decision] = {}
         self._decided: list[Decision] = []
         self._spans: list[KeptSpan] = []
-        #: Of pods that are gone under trial and run on record, by uid.
+        #: Pods gone under trial and running on record, by uid.
         self._open: dict[str, KeptSpan] = {}
-        #: Of pods that are back under trial, until they end on record.
+        #: Pods back under trial, until their end on record.
         self._back: dict[str, list[KeptSpan]] = {}
-        #: Pods that have a node on record.
+        #: Pods with a node on record.
         self._seen = {uid for uid, pod in self._replica.cluster_state.pods.items() if pod.node}
         self._teams: dict[str, str] = {}
         self._quiet: Event | None = None
@@ -67,11 +70,11 @@ class EvictionTrial:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The types of the events that it needs."""
+        """The types of the events read by the trial."""
         return self._replica.reads
 
     def play(self, events: Iterable[Event]) -> None:
-        """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        """Read these events of the cluster, in order. An unreadable event changes nothing, as it does live."""
         for event in events:
             with suppress(EnvelopeError, TimestampError):
                 fact = read(event, VOCABULARY)
@@ -80,7 +83,7 @@ class EvictionTrial:
             self._last_us = event.time_us
 
     def end(self) -> EvictionsPlayed:
-        """What was found, when all was played."""
+        """The findings, after the last event."""
         for uid in [*self._kept]:
             self._kept.end(uid, self._last_us)
         for span in self._spans:
@@ -101,7 +104,7 @@ class EvictionTrial:
     # the record
 
     def _is_own(self, fact: Fact) -> bool:
-        """Whether it is a part of what was evicted on record, which the trial decides anew."""
+        """Whether a fact belongs to the recorded evictions, as the trial makes those decisions anew."""
         if isinstance(fact, Decision) and fact.reactor == NAME:
             if not fact.is_shadow:
                 self._recorded[fact.id] = self._evicted[fact.key] = fact
@@ -115,7 +118,7 @@ class EvictionTrial:
         return isinstance(fact, PolicyChanged) and fact.reactor == NAME
 
     def _seen_as(self, fact: Fact, event: Event) -> Iterator[Event]:
-        """What is seen under trial where ``event`` is on record."""
+        """The events under trial in place of ``event`` on record."""
         if isinstance(fact, PodState):
             yield from self._pod(fact, event)
             return
@@ -126,7 +129,7 @@ class EvictionTrial:
         yield event
 
     def _listed(self, fact: PodsListed, event: Event) -> Event:
-        """A complete list, with those that run on; who is not in it on record has ended there."""
+        """A complete list, with the pods kept running; pods missing in it on record have ended there."""
         present = set(fact.uids)
         for uid in [*self._open, *self._back, *self._evicted]:
             if covers(fact, uid) and uid not in present:
@@ -154,12 +157,12 @@ class EvictionTrial:
         yield event
 
     def _ended(self, uid: str, at_us: int) -> None:
-        """A pod ends on record, or is about to: one that was evicted there and not under trial runs on."""
+        """A pod ends on record, or is about to; an evicted pod runs on if the trial did not evict it."""
         for span in self._back.pop(uid, ()):
             span.most_us = max(at_us, span.until_us)
         evicted, pod = self._evicted.get(uid), self._view.pod(uid)
         if uid in self._open:
-            # Two evictions are compared by when they were decided.
+            # Evictions are compared by the times of their decisions.
             span = self._open.pop(uid)
             span.until_us = max(evicted.at_us if evicted is not None else at_us, span.from_us)
             span.most_us = span.until_us
@@ -170,16 +173,16 @@ class EvictionTrial:
     # decisions
 
     def _wake(self) -> None:
-        """Something happened: ticks that were passed over count up to here."""
+        """Count the skipped ticks up to a new event."""
         if self._quiet is not None:
             tick, self._quiet = self._quiet, None
             self._replica.apply(tick)
 
     def _tick(self, event: Event) -> None:
-        # Where nothing happened since a tick at which nothing was due, nothing is due.
+        # Without events since a tick with nothing due, nothing is due.
         over = self._kept.over(event.time_us)
         if self._quiet is not None and not over:
-            # A gap between ticks holds everything back.
+            # A gap between ticks stops all decisions.
             self._replica.interlocks.apply(read(event, VOCABULARY), event)
             self._quiet = event
             return
@@ -215,7 +218,7 @@ class EvictionTrial:
             self._open[uid] = self._span(pod, decision, event.time_us, is_saved=True)
 
     def _come_back(self, at_us: int) -> None:
-        """Whose quota has nothing to give back any more is there again."""
+        """Bring back the evicted pods whose quota is within its limit."""
         for uid, span in [*self._open.items()]:
             is_preempted = span.decision.reason == PREEMPTED
             gone = self._view.yielding if is_preempted else self._view.shadowed
@@ -227,7 +230,7 @@ class EvictionTrial:
     def _span(self, pod: Pod, decision: Decision, at_us: int, *, is_saved: bool) -> KeptSpan:
         cpu_milli, gpu_milli = self._pods.amounts(pod.uid, at_us)
         self._name(pod.uid)
-        # Who has a controller may be made again at once.
+        # A pod with a controller may be created again at once.
         least_us = 0 if is_saved and pod.owner is None else at_us
         span = KeptSpan(
             pod.uid, pod.namespace, self._teams.get(pod.uid, ""), decision, is_saved, cpu_milli, gpu_milli, at_us,
@@ -244,7 +247,7 @@ class EvictionTrial:
 
 
 def _gone(event: Event) -> Callable[[Pod], Event]:
-    """How a pod is gone at the place of ``event``."""
+    """The event for a pod's end, at the place of ``event``."""
 
     def gone(pod: Pod) -> Event:
         fact = PodVanished(

@@ -1,12 +1,12 @@
 """Another policy of the scheduler on recorded history: the node and the time of each pod under it.
 
-Pods arrive as they did. Each is placed by the rules that place it live, on the nodes as they were, beside those that hold
-something there under trial. How long it then runs is not on record; three rules say it:
+Pods arrive as on record. The live rules place each of them on the nodes of that time, among the pods placed under trial. The
+running time under trial is not on record; three rules give it:
 
-- *likely*: what ended by itself takes as long as it did; what somebody ended ends when it did. Who never got a node on record
-  runs for the median of its namespace's.
-- *as_long*: everything takes as long as it did.
-- *gave_up*: as likely, but who never got a node on record ends when it did there.
+- *likely*: a pod ended by itself takes as long as on record; a deleted pod ends at its recorded time. A pod without a node on
+  record runs for the median of its namespace's.
+- *as_long*: every pod takes as long as on record.
+- *gave_up*: as likely, but a pod without a node on record ends at its recorded time.
 
 Pure but for its own state.
 

@@ -1,6 +1,6 @@
-"""What became of each pod on record that waited for a node: when it came, where it ran and when, and how it ended.
+"""The life of each recorded pod with a wait for a node: its arrival, its node, its running time and its end.
 
-Fed with the record before anything is tried, as what ends later is told by what is seen later. Pure but for its own state.
+It reads the whole record before a trial, as later events report earlier ends. Pure but for its own state.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from projections.cluster.rows import ENDED
 from projections.cluster.volumes import ClaimKey
 
 DAEMON_SET = "DaemonSet"
-#: Where most pods wait, no longer than this is taken for the time that a bind takes.
+#: Upper bound of the time for a bind, for records where most pods wait.
 LONGEST_BIND_US = 2 * SECOND_US
 
 
 class PodLife(msgspec.Struct):
-    """A pod on record. Times in microseconds UTC; 0 = it was not, or is not yet."""
+    """A pod on record. Times in microseconds UTC; 0 = not observed yet."""
 
     uid: str
     namespace: str
@@ -39,40 +39,40 @@ class PodLife(msgspec.Struct):
     node: str = ""
     bound_us: int = 0
     ended_us: int = 0
-    #: It ended by itself, and nobody ended it.
+    #: It ended by itself, without a deletion.
     is_work: bool = False
 
     @property
     def runs_us(self) -> int:
-        """How long it ran; 0 for one that did not, or has not ended."""
+        """Its running time; 0 if it did not run, or has not ended."""
         return max(self.ended_us - self.bound_us, 0) if self.bound_us and self.ended_us else 0
 
 
 class PodLives:
-    """Pods by uid, of those that came while nobody had given them a node, or that were given one since ``begin_us``.
+    """Pods by uid: those observed without a node first, and those bound since ``begin_us``.
 
-    ``claims``: the claims of volumes that there were by then.
+    ``claims``: the volume claims observed by then.
     """
 
-    #: The facts that it needs.
+    #: Facts read by it.
     reads = (PodObserved, PodVanished, PodsListed, ClaimObserved)
 
     def __init__(self, begin_us: int = 0, claims: Iterable[ClaimKey] = ()) -> None:
         self.of: dict[str, PodLife] = {}
-        #: The time of the newest event: that of one before it may be of a wrong clock.
+        #: The time of the newest event; an earlier time may come from a wrong clock.
         self.last_us = begin_us
-        #: Namespaces and names of all claims of volumes that were seen.
+        #: Namespaces and names of all observed volume claims.
         self.claims = set(claims)
         self._begin_us = begin_us
         self._alive: set[str] = set()
-        #: Pods that had a node before.
+        #: Pods with a node before.
         self._placed: set[str] = set()
         self._runs: dict[str, list[int]] = {}
         self._medians: dict[str, int] = {}
         self._waits: list[int] = []
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """The next event of the record."""
+        """Read the next recorded event."""
         self.last_us = event.time_us
         if isinstance(fact, PodsListed):
             present = set(fact.uids)
@@ -84,7 +84,7 @@ class PodLives:
             self.claims.add((fact.namespace, fact.name))
 
     def median_us(self, namespace: str) -> int:
-        """How long half of the pods of a namespace ran at most, else of all; 0 where none ended. Asked when all was taken."""
+        """The median running time of a namespace's pods, else of all; 0 if none ended. Valid after the last event."""
         if namespace not in self._medians:
             runs = sorted(self._runs.get(namespace) or self._runs.get("") or [0])
             self._medians[namespace] = runs[len(runs) // 2]
@@ -92,14 +92,14 @@ class PodLives:
 
     @property
     def bind_us(self) -> int:
-        """How long it takes to bind a pod that needs not wait: what one of ten waits at most. Asked when all was taken."""
+        """The time to bind a pod without a wait: the longest of the fastest tenth of waits. Valid after the last event."""
         waits = sorted(self._waits) or [0]
         return min(waits[len(waits) // 10], LONGEST_BIND_US)
 
     def _pod(self, fact: PodState, at_us: int) -> None:
         life = self.of.get(fact.uid)
         if life is not None and _has_devices(fact):
-            # Its claim was made after it: it has its node from the start.
+            # Its claim was created after it: it has its node from the start.
             del self.of[fact.uid]
             self._alive.discard(fact.uid)
             self._placed.add(fact.uid)
@@ -117,7 +117,7 @@ class PodLives:
             self._alive.add(fact.uid)
         if fact.node and not life.node:
             life.node = fact.node
-            # The stamp has whole seconds; what is seen later than that was not seen at once.
+            # The stamp has whole seconds; an observation later than one was not immediate.
             bound_us = min(at_us, (_us(fact.scheduled) or at_us) + SECOND_US)
             life.bound_us = max(bound_us, life.arrived_us)
             self._waits.append(life.bound_us - life.arrived_us)
@@ -127,11 +127,11 @@ class PodLives:
             self._end(life, at_us, is_work=by_itself and fact.deletion is None)
 
     def _arrived(self, fact: PodState, at_us: int) -> PodLife | None:
-        """A pod that is seen for the first time; None where it had its node from the start, or before."""
-        # What was seen before the period was made then.
+        """A pod observed for the first time; None if it had its node from the start, or earlier."""
+        # Pods observed before the period were created then.
         came_us = at_us if at_us > self._begin_us else _us(fact.created) or at_us
         if fact.node:
-            # Its bind was seen together with its creation, after a gap say: nobody can try it before that.
+            # Its bind and its creation were observed together, for example after a gap: no attempt is possible before.
             if not fact.scheduled or _us(fact.created) < self._begin_us:
                 return None
         elif fact.phase in ENDED:
@@ -155,12 +155,12 @@ class PodLives:
 
 
 def _has_devices(fact: PodState) -> bool:
-    """Whether it is given devices by claims."""
+    """Whether claims give it devices."""
     return bool(fact.claims or fact.claim_templates or fact.claimed)
 
 
 def _us(stamp: str | None) -> int:
-    """0 for a stamp that is none."""
+    """Microseconds of a stamp; 0 if it is unreadable."""
     try:
         return parse_stamp(stamp or "")
     except TimestampError:

@@ -26,7 +26,7 @@ from reactors.lab.placements.lives import DAEMON_SET, PodLife
 from reactors.lab.placements.trial import PlacementsPlayed
 from reactors.lab.placements.world import RULES, Stay
 
-#: So much any time that differs may be longer or shorter: who rests is tried again at a tick, and is bound two seconds later.
+#: The uncertainty of any differing time: a resting pod is tried again at a tick, and is bound two seconds later.
 UNSURE_S = 12
 
 Kind = Literal["same", "elsewhere", "sooner", "later", "placed", "not_placed", "evicted"]
@@ -44,11 +44,11 @@ class PlacementChange(Change[Stay], frozen=True):
 
 
 class PlacementGroup(Group[PlacementChange], frozen=True):
-    """Pods of one group; hours are those that they waited less."""
+    """Pods of one group, with the hours of waiting saved."""
 
     @property
     def pods(self) -> int:
-        """Pods that waited for a node."""
+        """Pods with a wait for a node."""
         return len(self.changes)
 
     @property
@@ -60,7 +60,7 @@ class PlacementGroup(Group[PlacementChange], frozen=True):
 def outcome(
     played: Sequence[PlacementsPlayed], lives: Iterable[PodLife], *, by: By
 ) -> Comparison[PlacementChange, PlacementGroup]:
-    """The rules' findings, put together. The first rule must be the likely one. ``lives``: all pods on record."""
+    """The findings of all rules, put together. The first rule must be the likely one. ``lives``: all pods on record."""
     assert played[0].rule == RULES[0]
     known, until_us = list(lives), played[0].until_us
     stays = [_by_pod(one.stays) for one in played]
@@ -111,7 +111,7 @@ def _change(life: PodLife, stays: Sequence[Stay], until_us: int) -> PlacementCha
 
 
 def _waited_s(stays: Sequence[Stay], until_us: int) -> int:
-    """How long a pod waited, each time it did."""
+    """The time of all waits of a pod."""
     return sum(
         max((one.bound_us or one.ended_us or until_us) // SECOND_US - one.arrived_us // SECOND_US, 0)
         for one in stays
@@ -119,7 +119,7 @@ def _waited_s(stays: Sequence[Stay], until_us: int) -> int:
 
 
 def _node_s(stays: Iterable[Stay], until_us: int) -> int:
-    """Seconds in which nodes had any of these pods, added up."""
+    """Node-seconds with any of these pods, added up over the nodes."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for one in stays:
         if one.node and one.life.owner != DAEMON_SET:

@@ -1,7 +1,7 @@
-"""The scheduler under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
+"""The scheduler under another policy on recorded history, with the live reactor in the live state machine.
 
-Each event of the record is given to a replica as :mod:`reactors.lab.placements.world` has it. Whoever waits is tried a moment
-later, and is bound at once; who has to go for a more important pod goes then.
+A replica reads each recorded event as changed by :mod:`reactors.lab.placements.world`. Waiting pods are tried a moment later and
+bound at once; victims of preemption are evicted at the same time.
 
 Source: docs/lab.md.
 """
@@ -37,16 +37,16 @@ from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from reactors.scheduling.state import SchedulingState
 
-#: So long after a pod came it is tried at most, with all that came meanwhile: live a batch is read as fast.
+#: Longest time from a pod's arrival to its attempt, together with all pods arrived meanwhile: a live batch is read as fast.
 PASS_US = 100_000
 #: Later than any time of an event.
 NEVER_US = 2**64
-#: Passes in a row after which the record goes on: each tries other pods, so this is never reached but by a fault.
+#: Most passes in a row. Each pass tries other pods, so only a fault reaches this bound.
 MOST_PASSES = 10_000
 
 
 class PlacementsPlayed(msgspec.Struct, frozen=True):
-    """What one rule made of the history: all pods that waited. ``until_us``: nothing is known later."""
+    """The result of one rule: all waiting pods. ``until_us``: the end of the known history."""
 
     rule: PlacementRule
     stays: tuple[Stay, ...]
@@ -65,30 +65,30 @@ class PlacementTrial:
         self._state, self._rule = state, rule
         names = tuple(one.name for one in policy.profiles)
         self._world = PlacementWorld(rule, lives, names)
-        #: Since when somebody may be placed; None = nobody.
+        #: Since this time a pod may be placed; None = no pod.
         self._since_us: int | None = None
-        #: From when a pod may be placed to when that is tried, and to when it is bound; the moments of these binds.
+        #: Delays from a possible placement to its attempt, and to its bind; and the times of these binds.
         self._pass_us = min(PASS_US, lives.bind_us)
         self._bind_us = lives.bind_us - self._pass_us
         self._binds = deque[int]()
         self._last: Event | None = None
         govern(self._replica, NAME, "on", policy, self._state.at_us)
         if any(self._state.outstanding):
-            # Given a node before by the policy on record, and not seen there yet.
+            # The policy on record placed it earlier; the record has not shown the bind yet.
             self._binds.append(self._state.at_us + self._bind_us)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The types of the events that it needs."""
+        """The types of the events read by the trial."""
         return self._replica.reads
 
     def open(self, fact: Fact, event: Event) -> None:
-        """How a pod that waits was seen last before the first event."""
+        """Take the last observation of a waiting pod before the first event."""
         self._see(self._world.seen(fact, event))
         self._note(event)
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """The next event of the record."""
+        """Read the next recorded event."""
         self._pass_time(event.time_us)
         if not _is_own(fact):
             self._see(self._world.seen(fact, event))
@@ -97,7 +97,7 @@ class PlacementTrial:
         self._note(event)
 
     def end(self, until_us: int) -> PlacementsPlayed:
-        """What was found, when all was taken."""
+        """The findings, after the last event."""
         self._pass_time(until_us)
         return PlacementsPlayed(self._rule, tuple(self._world.stays), until_us)
 
@@ -113,12 +113,12 @@ class PlacementTrial:
             self._since_us = event.time_us
 
     def _is_due(self) -> bool:
-        """Whether somebody may be tried, as of the newest event that the scheduler has read."""
+        """Whether a pod is due, as of the newest event read by the scheduler."""
         scheduler, at_us = self._state.scheduler, self._state.at_us
         return scheduler is not None and any(q.due(at_us, 1) for q in scheduler.queues.values())
 
     def _pass_time(self, until_us: int) -> None:
-        """What ends, and who is placed and bound, before a moment."""
+        """End, place and bind pods due before a moment."""
         while self._last is not None:
             tried_us = self._since_us + self._pass_us if self._since_us is not None else NEVER_US
             binds_us = self._binds[0] if self._binds else NEVER_US
@@ -133,7 +133,7 @@ class PlacementTrial:
                 self._binds.popleft()
                 self._bind(at)
             else:
-                # Who is due and was not tried, as reactors are paused or a gang rests, is tried when something happened.
+                # A due pod may be left, as reactors are paused or a gang rests: an event starts the next attempt.
                 self._since_us, self._last = None, at
                 self._try(at)
                 continue
@@ -144,12 +144,12 @@ class PlacementTrial:
             self._fold(event)
 
     def _at(self, at_us: int) -> Event:
-        """The newest event that was taken, as if it was at another time."""
+        """The newest event read, at another time."""
         assert self._last is not None
         return msgspec.structs.replace(self._last, time_us=max(at_us, self._last.time_us))
 
     def _try(self, at: Event) -> None:
-        """Place all that can be placed now."""
+        """Place all pods possible now."""
         for _ in range(MOST_PASSES):
             made = self._replica.concluded()
             for passes in made.values():
@@ -163,7 +163,7 @@ class PlacementTrial:
             self._binds.append(at.time_us + self._bind_us)
 
     def _bind(self, at: Event) -> None:
-        """Bind all whose time it is; what waited for others of its gang goes with the last of them."""
+        """Bind all due pods; pods waiting for their gang are bound with its last member."""
         failed = []
         for one in [*self._state.outstanding]:
             if one.at_us + self._bind_us > at.time_us:
@@ -177,7 +177,7 @@ class PlacementTrial:
             self._replica.apply(event_at(BindSettled(failed=tuple(failed)), at.key, at))
 
     def _evict(self, at: Event) -> None:
-        """Whoever has to go for a more important pod goes."""
+        """Evict the victims of preemption."""
         scheduler = self._state.scheduler
         if scheduler is None or scheduler.preemption != "on" or not scheduler.nominations.all:
             return
@@ -190,9 +190,9 @@ class PlacementTrial:
 
 
 class PlacementLab:
-    """Policies on the record, each under every rule. All of them are given the same events, which are read once.
+    """Policies on the record, each under every rule. All of them read the same events once.
 
-    ``lives``: what became of all pods of the record. ``known``: what the reactors knew before the first event.
+    ``lives``: the lives of all recorded pods. ``known``: the reactors' state before the first event.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class PlacementLab:
         knew = saved(known, reactor)
         self._lives = lives
         self._rules = rules
-        # A rule that says of no pod on record what the likely one does not is not played.
+        # A rule without a difference from the likely one for any recorded pod is not played.
         played = [RULES[0], *(rule for rule in rules if rule in differing(lives))]
         self._trials = [
             [PlacementTrial(cluster, rule, policy, lives, knew) for rule in played]
@@ -216,18 +216,18 @@ class PlacementLab:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The types of the events that it needs."""
+        """The types of the events read by the trials."""
         return self._trials[0][0].reads
 
     def open(self, events: Iterable[Event]) -> None:
-        """Take how each pod that waits was seen last before the record."""
+        """Take the last observation of each waiting pod before the record."""
         for event in events:
             fact = read(event, VOCABULARY)
             for trial in self._each():
                 trial.open(fact, event)
 
     def play(self, events: Iterable[Event]) -> None:
-        """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        """Read these events of the cluster, in order. An unreadable event changes nothing, as it does live."""
         for event in events:
             try:
                 fact = read(event, VOCABULARY)
@@ -238,7 +238,7 @@ class PlacementLab:
                     trial.apply(fact, event)
 
     def end(self) -> list[list[PlacementsPlayed]]:
-        """Of each policy what each rule made of all that was played."""
+        """The findings, by policy and rule."""
         return [[*self._ended(trials)] for trials in self._trials]
 
     def _ended(self, trials: Sequence[PlacementTrial]) -> Iterator[PlacementsPlayed]:
@@ -251,7 +251,7 @@ class PlacementLab:
 
 
 def _is_own(fact: Fact) -> bool:
-    """Whether it is a part of how pods were placed on record, which the trial decides anew."""
+    """Whether a fact belongs to the recorded placements, as the trial makes those decisions anew."""
     if isinstance(fact, SchedulingPassed | BindSettled):
         return True
     return isinstance(fact, Decision | EffectSettled | PolicyChanged) and fact.reactor == NAME

@@ -1,8 +1,8 @@
-"""The record of pods as it would be had they been given other nodes: which of its events hold, and which come instead.
+"""The record of pods on other nodes: its recorded events still valid, and synthetic events for the others.
 
-A pod that arrives waits, whatever node it was given on record. From when it is given one under trial, what was seen of it on
-record is left out, and it ends when the rule says. One that has to go although it would still run (its node went, or a more
-important pod takes its place) is made again by its controller, and waits anew. Pure but for its own state.
+An arriving pod waits, whatever its node on record. From its placement under trial its recorded events are left out, and the rule
+gives its end. A pod may lose its node while it would still run: the node is deleted, or a more important pod takes its place. Its
+controller then creates it again, and it waits anew. Pure but for its own state.
 
 Source: docs/lab.md.
 """
@@ -27,13 +27,13 @@ from reactors.lab.placements.lives import DAEMON_SET, PodLife, PodLives
 from reactors.lab.synthetic import event_at
 
 PlacementRule = Literal["likely", "as_long", "gave_up"]
-#: The first says what is likely.
+#: The first rule is the likely one.
 RULES: tuple[PlacementRule, ...] = ("likely", "as_long", "gave_up")
 _decode = msgspec.json.Decoder(PodConstraints).decode
 
 
 def differing(lives: PodLives) -> set[PlacementRule]:
-    """The rules that say of some pod on record what the likely one does not."""
+    """The rules differing from the likely one for some pod on record."""
     ended = [life for life in lives.of.values() if life.ended_us]
     found: set[PlacementRule] = set()
     if any(life.node and not life.is_work for life in ended):
@@ -44,43 +44,43 @@ def differing(lives: PodLives) -> set[PlacementRule]:
 
 
 class Stay(msgspec.Struct):
-    """A pod under trial, from when it waits. Times in microseconds UTC; 0 = it was not, or is not yet."""
+    """A pod under trial, from the start of its wait. Times in microseconds UTC; 0 = not observed yet."""
 
     life: PodLife
     arrived_us: int
     node: str = ""
     bound_us: int = 0
     ended_us: int = 0
-    #: It had to go for a more important one.
+    #: Evicted for a more important pod.
     is_evicted: bool = False
-    #: Somebody else made it, as it had to go before.
+    #: Created again by its controller after an eviction.
     is_again: bool = False
 
 
 class PlacementWorld:
-    """The pods under trial. ``lives``: all that became of them on record. ``schedulers``: names of the profiles that are tried."""
+    """The pods under trial. ``lives``: the lives of all recorded pods. ``schedulers``: names of the tried profiles."""
 
     def __init__(self, rule: PlacementRule, lives: PodLives, schedulers: tuple[str, ...]) -> None:
         self._rule, self._lives, self._schedulers = rule, lives, schedulers
-        #: All pods that waited, in the order in which they came.
+        #: All waiting pods, in the order of their arrival.
         self.stays: list[Stay] = []
         self._here: dict[str, Stay] = {}
-        #: As each pod that waits was seen last.
+        #: The last observation of each waiting pod.
         self._waiting: dict[str, PodObserved] = {}
-        #: As each pod was seen that has a node under trial.
+        #: The observation of each pod with a node under trial.
         self._placed: dict[str, PodObserved] = {}
         self._ends: list[tuple[int, str]] = []
         self._again = 0
 
     @property
     def next_end_us(self) -> int | None:
-        """When the next pod ends under trial."""
+        """The next end of a pod under trial."""
         while self._ends and self._ends[0][1] not in self._placed:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
     def seen(self, fact: Fact, event: Event) -> Iterator[Event]:
-        """What is seen under trial where ``event`` is on record."""
+        """The events under trial in place of ``event`` on record."""
         if isinstance(fact, PodsListed):
             present = set(fact.uids)
             for uid in [one for one in self._waiting if covers(fact, one) and one not in present]:
@@ -103,7 +103,7 @@ class PlacementWorld:
                 yield from self._end(fact.uid, event)
 
     def place(self, uid: str, node: str, event: Event) -> Iterator[Event]:
-        """A pod that waits is given a node."""
+        """Give a node to a waiting pod."""
         fact, stay = self._waiting.pop(uid, None), self._here.get(uid)
         if fact is None or stay is None:
             return
@@ -120,13 +120,13 @@ class PlacementWorld:
         yield event_at(bound, uid, event, at_us)
 
     def end_next(self, event: Event) -> Iterator[Event]:
-        """The next pod that ends under trial ends. ``event``: the newest one that was taken."""
+        """End the next pod under trial. ``event``: the newest event read."""
         if self.next_end_us is not None:
             at_us, uid = heapq.heappop(self._ends)
             yield from self._end(uid, event, at_us)
 
     def lose(self, uid: str, event: Event, *, is_evicted: bool = False) -> Iterator[Event]:
-        """A pod has to go although it would still run; who controls it makes another one."""
+        """Evict a running pod; its controller creates another one."""
         fact, stay = self._placed.get(uid), self._here.get(uid)
         if fact is None or stay is None:
             return
@@ -145,7 +145,7 @@ class PlacementWorld:
         yield event_at(made, again, event, event.time_us)
 
     def lose_node(self, node: str, event: Event) -> Iterator[Event]:
-        """A node is gone, and with it the pods that have it under trial."""
+        """Delete a node, with its pods under trial."""
         for uid in [uid for uid, fact in self._placed.items() if fact.node == node]:
             yield from self.lose(uid, event)
 
@@ -156,7 +156,7 @@ class PlacementWorld:
         return stay
 
     def _wait(self, fact: PodState, event: Event) -> Event:
-        """A pod as it would be seen while it waits."""
+        """A pod as observed while it waits."""
         changed: dict[str, Any] = {}
         constraints = self._constraints(fact)
         if constraints is not None:
@@ -173,33 +173,33 @@ class PlacementWorld:
         return event
 
     def _constraints(self, fact: PodState) -> msgspec.Raw | None:
-        """Where another scheduler placed it the first profile does; None where nothing is another."""
+        """The constraints with the first profile in place of another scheduler; None without a change."""
         constraints = _decode(fact.constraints) if bytes(fact.constraints) else PodConstraints()
         changed: dict[str, Any] = {}
         if (constraints.scheduler_name or "default-scheduler") not in self._schedulers:
             changed["scheduler_name"] = self._schedulers[0]
         known = self._lives.claims
         if any((fact.namespace, name) not in known for name in constraints.claims):
-            # Volumes were not followed, so they say nothing of where it may go.
+            # Volumes were not followed, so they do not limit its nodes.
             changed |= {"claims": (), "ephemeral_claims": ()}
         if not changed:
             return None
         return msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(constraints, **changed), order="sorted"))  # fmt: skip
 
     def _is_over(self, uid: str, at_us: int) -> bool:
-        """Whether a pod that waits is over on record by a moment, and so here, too."""
+        """Whether a waiting pod is over on record by a moment, and so here, too."""
         life = self._here[uid].life
         return 0 < life.ended_us <= at_us and self._gives_up(life)
 
     def _gives_up(self, life: PodLife) -> bool:
-        """Whether a pod that is over on record goes although it waits under trial."""
+        """Whether a pod over on record is deleted while it waits under trial."""
         if not life.node:
-            # Its owner waited as long, here as there.
+            # Its owner waited as long under trial as on record.
             return True
         return self._rule != "as_long" and not life.is_work
 
     def _until_us(self, life: PodLife, bound_us: int) -> int | None:
-        """When a pod ends that is bound now; None = not before the record does."""
+        """The end of a pod bound now; None = not before its end on record."""
         if not life.ended_us:
             return None
         if life.node:
@@ -226,7 +226,7 @@ class PlacementWorld:
 
 
 def _stamp(us: int) -> str | None:
-    """None for a time that has none, as a wrong clock may say it."""
+    """None for a time without a stamp, possible with a wrong clock."""
     try:
         return format_stamp(us)
     except TimestampError:

@@ -1,18 +1,17 @@
-"""Quotas with other limits, budgets, places or queues on the journals that were recorded.
+"""Quotas with other limits, budgets, parents or queues on the recorded journals.
 
-Every review is decided again by the rules that answer live, on the tree as it would be, and queues are worked off by the rules that
-work them off live. What was admitted on record and is refused is left out of the tree, with all that was said of it later. What was
-refused and is let in holds its charge for as long as the rule says. What was given back on record is given back. What waits in a
-queue is there from when it was seen so on record; started, it runs as long as it did there. Pure but for its own state.
+The live rules answer every review again, on the tree under trial, and work off its queues. A workload admitted on record and
+refused under trial is left out of the tree, with all its later entries. A workload refused on record and admitted under trial
+holds its charge for the time given by the rule. Charges released on record are released. A queued workload waits from its recorded
+time; once started, it runs as long as on record. Pure but for its own state.
 
-- *later*: what is let in runs as long as its namesake did that was admitted later, which then is not asked for any more, else as
-  long as the median of its quota's. What is refused is asked for again whenever something is given back; then it runs as long as
-  it did.
-- *median*: as later, but all that is let in runs for the median of its quota's.
-- *never*, which saves the most: what is let in counts nothing, and keeps others out as long as any in its quota ran; what is
-  refused is not asked for again.
-- *longest*, which saves the least: what is let in counts as long as any in its quota ran, and keeps nobody out; what is refused is
-  asked for again.
+- *later*: an admitted workload runs as long as its namesake admitted later, and that request is dropped; without one it runs for
+  the median of its quota. A refused workload is requested again at each release; then it runs as long as on record.
+- *median*: as later, but every admitted workload runs for the median of its quota.
+- *never*, with the largest savings: an admitted workload counts nothing, and blocks others as long as the longest run in its
+  quota; a refused workload is not requested again.
+- *longest*, with the smallest savings: an admitted workload counts as long as the longest run in its quota, and blocks no other; a
+  refused workload is requested again.
 
 Source: docs/lab.md; docs/quotas.md.
 """

@@ -1,6 +1,6 @@
-"""Journals of quota trees, and between their entries who came to wait for a quota, was put elsewhere, or went.
+"""Journals of quota trees, and between their entries the arrivals, moves and ends of waiting workloads.
 
-The readers of a running process say who waits: they are fed with the history of a cluster. Pure but for their state.
+The readers of a running process find the waiting workloads: they read the history of a cluster. Pure but for their state.
 
 Source: docs/lab.md; docs/queues.md.
 """
@@ -25,7 +25,7 @@ from reactors.lab.quotas.shape import Arrived, Entry, Queued, Reordered, Withdra
 from reactors.queue.state import QueueState
 from reactors.readers import Readers
 
-#: The facts that are needed, where somebody waits.
+#: Facts needed for waiting workloads.
 READS: tuple[type[Fact], ...] = (
     *JOURNAL, AdmissionsGrouped, *AdmissionState.places, *QueueState.orders,
 )  # fmt: skip
@@ -33,12 +33,12 @@ _JOURNAL = {fact.wire_type for fact in JOURNAL} | {AdmissionsGrouped.wire_type}
 
 
 class RecordedJournals:
-    """Entries by tree. ``readers``: of a process that knows nothing yet; None = nobody waited."""
+    """Entries by tree. ``readers``: those of a process without history; None = no workload waited."""
 
     def __init__(self, readers: Readers | None = None) -> None:
         self.of: dict[str, list[Entry]] = {}
         self._readers = readers
-        #: By uid of what was seen held: where it waits.
+        #: By uid of each held workload: its queue.
         self._waits: dict[str, QuotaRef] = {}
 
     def apply(self, event: Event) -> None:
@@ -87,7 +87,7 @@ class RecordedJournals:
                     yield uid, Withdrawn(self._waits[uid].quota, uid)
 
     def _place(self, found: Object) -> QuotaRef | None:
-        """Where something waits that is held; None for what nobody holds."""
+        """The queue of a held workload; None if it is not held."""
         assert self._readers is not None
         is_ours = found.owner is None or found.owner.kind not in COVERING
         if not found.ask.held or not is_ours:

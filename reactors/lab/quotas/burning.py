@@ -1,8 +1,8 @@
-"""What budgets have spent under trial: as they were metered on record, and what their quotas hold more or less than there.
+"""Spending of budgets under trial: as metered on record, plus the difference in their quotas' charges.
 
-A meter is what the ledger charged for pods, and the lab knows no pods of what never ran: those spend what their quota holds for
-them. Of a budget that was not on record all that its quota holds under trial is spent, from when it is tried, in one period. Pure
-but for its own state.
+A meter adds up the ledger's charges for pods, and the lab has no pods for workloads without a run: those spend their quota's
+charge. A budget missing on record spends the whole charge of its quota under trial, from the start of the trial, in one period.
+Pure but for its own state.
 
 Source: docs/lab.md; docs/quotas.md (budgets).
 """
@@ -18,14 +18,14 @@ from projections.quota_trees.shape import spent
 
 
 class _More(msgspec.Struct):
-    """What is spent beside the record: ``amount`` in this period up to ``at_s``, and ``rate`` more each second."""
+    """Spending beyond the record: ``amount`` in this period up to ``at_s``, and ``rate`` more each second."""
 
     amount: int = 0
     rate: int = 0
     at_s: int = 0
 
     def advance(self, to_s: int, resets_s: int) -> None:
-        """A period that begins at ``resets_s`` begins with nothing."""
+        """Advance to a time. A period beginning at ``resets_s`` starts from nothing."""
         if resets_s and self.at_s < resets_s <= to_s:
             self.amount, self.at_s = 0, resets_s
         self.amount += self.rate * max(to_s - self.at_s, 0)
@@ -33,14 +33,14 @@ class _More(msgspec.Struct):
 
 
 class Burning:
-    """Beside a tree under trial and the same tree on record."""
+    """The spending of a tree under trial, compared with the same tree on record."""
 
     def __init__(self, tree: Tree, recorded: Tree) -> None:
         self._tree, self._recorded = tree, recorded
         self._more: dict[tuple[str, str], _More] = {}
 
     def metered(self, fact: TreeMetered) -> TreeMetered:
-        """The record's entry as it would be. The record's tree must not have taken it yet."""
+        """The record's entry as changed by the trial. The record's tree must not have read it yet."""
         found = []
         for meter in fact.meters:
             place = (meter.quota, meter.key)
@@ -52,7 +52,7 @@ class Burning:
         return msgspec.structs.replace(fact, meters=tuple(found))
 
     def changed(self, quota: str, at_us: int) -> TreeMetered | None:
-        """What a quota holds may have changed, here or on record: its meters, where they burn otherwise than they did."""
+        """The meters of a quota after a possible change of its charges, under trial or on record; None if they burn as before."""
         node = self._tree.nodes.get(quota)
         on_record = self._recorded.nodes.get(quota)
         if node is None or not node.spec.cash:
@@ -63,7 +63,7 @@ class Burning:
             meter = self._recorded.meters.get(place)
             rate = node.self_used.get(key, 0)
             if on_record is not None and key in on_record.spec.cash:
-                # What is not metered yet is spent as it is on record: not at all.
+                # An unmetered budget spends as on record: nothing.
                 rate = rate - on_record.self_used.get(key, 0) if meter is not None else 0
             more = self._more.get(place) or _More(at_s=at_s)
             if rate == more.rate:

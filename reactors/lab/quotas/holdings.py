@@ -26,7 +26,7 @@ from projections.quota_trees.tree import Fact
 from reactors.lab.quotas.burning import Burning
 from reactors.lab.quotas.shape import HeldTime, Limits, Lives, amounts
 
-#: A quota, and an object that it holds something for.
+#: A quota, and an object charged to it.
 Place = tuple[str, str]
 
 
@@ -38,17 +38,17 @@ class Holdings:
         self._recorded = Tree(name)
         self._burning = Burning(self.tree, self._recorded)
         self._tried, self._lives = tried, lives
-        #: What is on record and not under trial.
+        #: Charges on record and not under trial.
         self.out: set[Place] = set()
-        #: What runs under trial alone.
+        #: Charges under trial only.
         self._runs: dict[Place, HeldTime] = {}
-        #: When something of these quotas ends, or is to be looked at; "" = nothing ends.
+        #: Times of ends or checks of these quotas; "" = nothing ends.
         self._moments: list[tuple[int, str, str]] = []
         self._touched: set[str] = set()
         self.held: list[HeldTime] = []
 
     def on_record(self, fact: Fact, event: Event) -> Fact:
-        """The next entry of the journal; as it is under trial, where only budgets and limits make it another one."""
+        """The next entry of the journal, as under trial: only budgets and limits can change it."""
         tried = fact
         if isinstance(fact, TreeMetered):
             tried = self._burning.metered(fact)
@@ -58,7 +58,7 @@ class Holdings:
         return tried
 
     def begin(self, event: Event) -> list[str]:
-        """From here on other limits hold: the quotas that have others."""
+        """Begin the trial: the quotas with other limits."""
         found = [node for node in self.tree.nodes.values() if node.name in self._tried]
         for node in found:
             if node.observed is not None:
@@ -70,23 +70,23 @@ class Holdings:
         return [node.name for node in found]
 
     def declared(self, fact: QuotaDeclared, event: Event) -> None:
-        """A quota was declared on record."""
+        """Declare a quota as on record."""
         tried = self._tried.get(fact.quota)
         self.apply(fact if tried is None else tried.declared(fact), event)
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """An entry of the tree under trial."""
+        """Fold an entry of the tree under trial."""
         self._store(self.tree, fact, event)
 
     def burn(self, at_us: int, event: Event) -> None:
-        """All of this moment was read: budgets burn from here on as their quotas hold."""
+        """Burn budgets at the rate of their quotas' charges, once all entries of this moment are read."""
         for quota in sorted(self._touched):
             metered = self._burning.changed(quota, at_us)
             if metered is not None:
                 self.apply(metered, event)
         self._touched.clear()
 
-    # what runs
+    # running workloads
 
     def run(
         self,
@@ -97,8 +97,9 @@ class Holdings:
         is_charged: bool = True,
         counts: bool = True,
     ) -> None:
-        """Charge what was admitted under trial, for so long; 0 = to the end. Not ``is_charged``: it keeps nobody out, and burns
-        no budget. Not ``counts``: its hours are not added up.
+        """Charge a workload admitted under trial, for so long; 0 = to the end.
+
+        Without ``is_charged`` it blocks no other workload and burns no budget. Without ``counts`` its hours are not added up.
         """
         place = (again.quota, again.uid)
         if is_charged:
@@ -111,13 +112,13 @@ class Holdings:
             self.held.append(self._runs[place])
 
     def leave_out(self, fact: AdmissionDecided, at_us: int) -> None:
-        """What was admitted on record is not there under trial."""
+        """Leave out a workload admitted on record only."""
         self.out.add((fact.quota, fact.uid))
         life = self._lives.at(fact.quota, fact.uid, at_us)
         self.held.append(_held(fact, life.from_us, life.until_us, is_saved=True))
 
     def stop(self, place: Place, event: Event) -> None:
-        """What runs under trial ends, before it does on record where it runs as there."""
+        """End a workload under trial, before its end on record if it runs as there."""
         quota, uid = place
         run = self._runs.pop(place, None)
         if run is not None:
@@ -130,14 +131,14 @@ class Holdings:
         self.apply(AdmissionReleased(number=0, releases=(Release(quota, uid, "tried"),)), event)
 
     def released(self, fact: AdmissionReleased, event: Event) -> list[str]:
-        """What is given back on record is given back: the quotas that have room by it."""
+        """Release a charge as on record: the quotas with new room."""
         left = []
         for one in fact.releases:
             node = self.tree.nodes.get(one.quota)
             grant = node.grants.get(one.uid) if node is not None else None
             if grant is None or (one.quota, one.uid) in self.out:
                 continue
-            # Under trial it may hold less than on record.
+            # Under trial its charge may be smaller than on record.
             charge = {key: min(n, grant.charge.get(key, 0)) for key, n in one.charge.items()}
             left.append(msgspec.structs.replace(one, charge={k: n for k, n in charge.items() if n}))
         if left:
@@ -147,12 +148,12 @@ class Holdings:
     # time
 
     def wake(self, at_us: int, quota: str) -> None:
-        """Something passes at a moment; 0 = never."""
+        """Schedule a wake-up of a quota; 0 = never."""
         if at_us:
             heapq.heappush(self._moments, (at_us, quota, ""))
 
     def passed(self, event: Event) -> tuple[Event, str, str] | None:
-        """The next moment up to an event: the event at that moment, the quota, and who has run, "" = nobody; None = no more."""
+        """The next moment up to an event: the event then, the quota, and the ended workload, "" = none; None = no more."""
         while self._moments and self._moments[0][0] <= event.time_us:
             at_us, quota, uid = heapq.heappop(self._moments)
             at = msgspec.structs.replace(event, time_us=at_us)
@@ -176,7 +177,7 @@ class Holdings:
         try:
             tree.apply(fact, event.sequence, event.time_us)
         except HistoryDivergedError:
-            # Every reader passes over it.
+            # Every reader skips it.
             tree.skip(event.sequence)
 
 

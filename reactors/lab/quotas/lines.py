@@ -1,7 +1,7 @@
-"""Queues of one tree under trial: who waits, and who may start or has to wait again, by the rules that work them off live.
+"""Queues of one tree under trial: waiting workloads, with their starts and returns by the live rules.
 
-A quota whose queue is taken away under trial has its workloads asked for again instead: whoever fits starts, the one that was
-made first before the others. Pure but for its own state.
+A quota may lose its queue under trial. Its workloads are then requested again: each fitting one starts, the oldest first. Pure but
+for its own state.
 
 Source: docs/lab.md; docs/queues.md.
 """
@@ -20,26 +20,26 @@ from reactors.queue.demand import unmet
 from reactors.queue.plan import WINDOW
 from reactors.queue.shape import Running, WaitingWorkload, ordered
 
-#: Nobody keeps anybody waiting: a thousand years.
+#: No workload delays another: a thousand years.
 _ANYBODY = Queue(hold=True, order="BackFill", max_head_delay_seconds=1_000 * 365 * 86_400)
 
-#: Elastic trees count what is wanted of them no more often than live.
+#: Elastic trees count unmet requests as seldom as live.
 COUNTED_US = 10 * SECOND_US
 
 
 class Lines:
-    """Those that were seen held, by quota and uid."""
+    """Workloads observed as held, by quota and uid."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[str, WaitingWorkload]] = {}
-        #: Of those that started: how they waited, since when they run, and whom they passed.
+        #: Of started workloads: their wait, their start, and the workloads passed.
         self._started: dict[str, tuple[WaitingWorkload, int, str]] = {}
         self._known: set[str] = set()
         self._returned: set[str] = set()
         self._counted_us = 0
 
     def apply(self, fact: Queued) -> None:
-        """Somebody came, went, or was put elsewhere by a person."""
+        """Read an arrival, an end, or a move by a person."""
         if isinstance(fact, Arrived):
             self._known.add(fact.waiting.uid)
             self._waiting.setdefault(fact.quota, {})[fact.waiting.uid] = fact.waiting
@@ -53,7 +53,7 @@ class Lines:
             line.pop(fact.uid, None)
 
     def is_known(self, uid: str) -> bool:
-        """Whether it was ever seen to wait."""
+        """Whether it was ever observed waiting."""
         return uid in self._known
 
     def has_returned(self, uid: str) -> bool:
@@ -61,32 +61,32 @@ class Lines:
         return uid in self._returned
 
     def of(self, quota: str, uid: str) -> WaitingWorkload:
-        """Somebody who waits. Raises KeyError."""
+        """A waiting workload. Raises KeyError."""
         return self._waiting[quota][uid]
 
     def waiting(self) -> list[tuple[str, str]]:
-        """(quota, uid) of all that wait."""
+        """(quota, uid) of all waiting workloads."""
         return [(quota, uid) for quota, line in self._waiting.items() for uid in line]
 
     def start(self, quota: str, uid: str, at_us: int, passed: str) -> None:
-        """It waits no longer."""
+        """End its wait."""
         waiting = self._waiting.get(quota, {}).pop(uid, None)
         if waiting is not None:
             self._started[uid] = (waiting, at_us, passed)
 
     def stop(self, quota: str, uid: str) -> None:
-        """It has to wait again, if it was seen to wait."""
+        """Make it wait again, if it was ever observed waiting."""
         if uid in self._started:
             waiting, _, _ = self._started.pop(uid)
             self._returned.add(uid)
             self._waiting.setdefault(quota, {})[uid] = waiting
 
     def end(self, uid: str) -> None:
-        """It has run."""
+        """Record the end of its run."""
         self._started.pop(uid, None)
 
     def count(self, tree: Tree, at_us: int) -> None:
-        """Have an elastic tree count what is wanted of it: by those that wait, and by those that were refused."""
+        """Have an elastic tree count its unmet requests: the waiting and the refused workloads."""
         if tree.elastic.is_used and at_us >= self._counted_us + COUNTED_US:
             self._counted_us = at_us
             tree.refused.elapse(at_us)
@@ -94,12 +94,12 @@ class Lines:
             tree.count([unmet(tree, one) for line in lines for one in line])
 
     def bound_us(self, tree: Tree, one: Arrived) -> int:
-        """When the one that came has waited as long as back-fill may delay it; 0 = there is no such moment."""
+        """The end of the delay allowed to back-fill for a workload; 0 = no such moment."""
         delay = _rules(tree, one.quota).max_head_delay_seconds
         return one.waiting.created_us + delay * SECOND_US if delay else 0
 
     def releases(self, tree: Tree, quota: str, now_us: int) -> list[AdmissionDecided]:
-        """Who of a quota starts now, in order."""
+        """The workloads of a quota to start now, in order."""
         line = self._waiting.get(quota)
         if not line:
             return []
@@ -109,7 +109,7 @@ class Lines:
         )  # fmt: skip
 
     def returns(self, tree: Tree, quota: str, now_us: int) -> list[str]:
-        """Who of a quota has to stop and wait again."""
+        """The workloads of a quota to stop and queue again."""
         line = self._waiting.get(quota)
         if not line or not any(passed for _, _, passed in self._started.values()):
             return []

@@ -17,7 +17,7 @@ from reactors.lab.rules import RULES, Rule
 def played(
     journals: Mapping[str, list[Entry]], tried: Limits, first: int = 0, *, until_us: int
 ) -> dict[Rule, list[TreePlayed]]:
-    """What each rule makes of all journals, by tree, up to a moment. Trees of which nothing is tried are as on record."""
+    """The result of each rule on all journals, by tree, up to a moment. Trees without a trial are as on record."""
     found: dict[Rule, list[TreePlayed]] = {rule: [] for rule in QUOTA_RULES}
     for name, entries in sorted(journals.items()):
         if not any(isinstance(e.fact, QuotaDeclared) and e.fact.quota in tried for e in entries):
@@ -34,7 +34,7 @@ def played(
 
 
 def _as_recorded(entries: list[Entry], first: int) -> dict[str, tuple[int, int]]:
-    """By quota how many were admitted, twice."""
+    """By quota the number of admitted workloads, twice."""
     found: dict[str, int] = {}
     for entry in entries:
         fact = entry.fact
@@ -50,7 +50,7 @@ class QuotaGroup(Group[Changed], frozen=True):
 
     @property
     def waited_us(self) -> int:
-        """Longer waits of all of them together; below 0 = shorter."""
+        """The sum of longer waits; below 0 = shorter."""
         return sum(one.waited_us for one in self.changes)
 
 

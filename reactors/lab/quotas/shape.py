@@ -14,14 +14,14 @@ from projections.quota_trees.tree import Fact
 from reactors.lab.rules import RULES, Rule
 from reactors.queue.shape import WaitingWorkload
 
-#: A workload by what its user calls it: quota, kind, namespace, name.
+#: A workload by its user's names: quota, kind, namespace, name.
 Workload = tuple[str, str, str, str]
-#: The first says what is likely.
+#: The first rule is the likely one.
 QUOTA_RULES: tuple[Rule, ...] = (*RULES, "longest")
 
 
 class Proposed(msgspec.Struct, frozen=True):
-    """What of a quota is tried; the rest is as on record. Amounts as :class:`bus.events.admissions.QuotaSpec` has them."""
+    """The tried fields of a quota; all others are as on record. Amounts as in :class:`bus.events.admissions.QuotaSpec`."""
 
     hard: Mapping[str, int] = {}
     #: By key without ``cash/``.
@@ -37,12 +37,12 @@ class Proposed(msgspec.Struct, frozen=True):
     parent: str | None = None
 
     def declared(self, fact: QuotaDeclared) -> QuotaDeclared:
-        """A quota with what is tried of it."""
+        """A quota with its tried fields."""
         known = fact.spec
         if known is None:
             return fact
         most = {**known.max, **self.max}
-        # A quota that states no weight has its max as weight, whatever that is.
+        # A quota without a weight has its max as weight, whatever the max is.
         weight = most if known.weight == known.max else known.weight
         spec = msgspec.structs.replace(
             known,
@@ -58,19 +58,19 @@ class Proposed(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(fact, spec=spec, parent=parent)
 
 
-#: Quota to what is tried of it.
+#: By quota: its tried fields.
 Limits = Mapping[str, Proposed]
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A workload was seen held, which waits for ``quota``."""
+    """A workload was observed as held, waiting for ``quota``."""
 
     quota: str
     waiting: WaitingWorkload
 
 
 class Reordered(msgspec.Struct, frozen=True):
-    """A person changed the place of one that waits."""
+    """A person moved a waiting workload."""
 
     quota: str
     uid: str
@@ -79,7 +79,7 @@ class Reordered(msgspec.Struct, frozen=True):
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """A workload that was seen held is gone."""
+    """A held workload was deleted."""
 
     quota: str
     uid: str
@@ -89,14 +89,14 @@ Queued: TypeAlias = Arrived | Reordered | Withdrawn
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry of a tree's journal, or what happened to its queues, and where it is in the history."""
+    """An entry of a tree's journal, or a change of its queues, with its place in the history."""
 
     event: Event
     fact: Fact | Queued
 
 
 class Life(msgspec.Struct):
-    """A workload on record: since when and until when its quota held something for it; 0 = to the end."""
+    """A charge of a quota for a workload on record, from its start to its end; 0 = to the end of the history."""
 
     uid: str
     from_us: int
@@ -104,28 +104,28 @@ class Life(msgspec.Struct):
 
     @property
     def runs_us(self) -> int:
-        """How long; 0 = to the end."""
+        """Its length; 0 = to the end."""
         return self.until_us - self.from_us if self.until_us else 0
 
 
 class Changed(msgspec.Struct):
-    """A workload that was answered otherwise: ``let_in``, ``refused``, ``waited`` where it ran later, ``sooner``."""
+    """A workload with another answer: ``let_in``, ``refused``, ``waited`` for a later run, ``sooner``."""
 
     kind: str
     workload: Workload
     uid: str
     at_us: int
-    #: How much later than on record it was admitted; below 0 = sooner.
+    #: Its delay against the record; below 0 = sooner.
     waited_us: int = 0
 
     @property
     def quota(self) -> str:
-        """The quota that was asked."""
+        """The requested quota."""
         return self.workload[0]
 
 
 class HeldTime(msgspec.Struct):
-    """A time in which something was held on record and not under trial (``is_saved``), or the other way round."""
+    """A time of a charge on record only (``is_saved``), or under trial only."""
 
     quota: str
     is_saved: bool
@@ -136,7 +136,7 @@ class HeldTime(msgspec.Struct):
 
 
 class TreePlayed(msgspec.Struct, frozen=True):
-    """What one rule made of a tree's journal. ``answers``: by quota how many were admitted on record, and under trial."""
+    """The result of one rule on a tree's journal. ``answers``: by quota the numbers admitted on record, and under trial."""
 
     rule: Rule
     changed: tuple[Changed, ...]
@@ -145,7 +145,7 @@ class TreePlayed(msgspec.Struct, frozen=True):
 
 
 class Lives:
-    """The lives of all workloads of a journal, which the rules look up. What had to wait again has several."""
+    """The lives of all workloads of a journal, for the rules. A workload returned to its queue has several."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._of: dict[tuple[str, str], list[Life]] = {}
@@ -174,16 +174,16 @@ class Lives:
             self._ended.setdefault(quota, []).append(lives[-1].runs_us)
 
     def at(self, quota: str, uid: str, at_us: int) -> Life:
-        """The life of a workload that began last by ``at_us``. Raises KeyError for one that has none."""
+        """The newest life of a workload begun by ``at_us``. Raises KeyError without any."""
         lives = self._of[quota, uid]
         return lives[max(bisect.bisect_right(lives, at_us, key=lambda one: one.from_us) - 1, 0)]
 
     def first(self, quota: str, uid: str) -> Life:
-        """The first life of a workload. Raises KeyError for one that has none."""
+        """The first life of a workload. Raises KeyError without any."""
         return self._of[quota, uid][0]
 
     def last(self, quota: str, uid: str) -> Life | None:
-        """The life of a workload in which it came to its end; None for one that never ran."""
+        """The last life of a workload; None if it never ran."""
         lives = self._of.get((quota, uid))
         return lives[-1] if lives else None
 
@@ -194,18 +194,18 @@ class Lives:
         return lives[place] if place < len(lives) else None
 
     def usual_us(self, quota: str, rule: Rule) -> int:
-        """How long half of a quota's workloads ran at most, or all of them; 0 where none ended."""
+        """The median run of a quota's workloads, or the longest; 0 if none ended."""
         spans = self._ended.get(quota) or [0]
         return spans[-1 if rule in ("longest", "never") else len(spans) // 2]
 
 
 def workload_of(fact: AdmissionDecided) -> Workload:
-    """What has no name yet is told apart by its controller, else by itself."""
+    """The names of a workload. Without a name of its own, its controller or its uid identifies it."""
     return fact.quota, fact.kind, fact.namespace, fact.name or fact.owner or fact.uid
 
 
 def amounts(demand: Mapping[str, int]) -> tuple[int, int]:
-    """Milli-cores and milli-GPUs of a demand: what it requests, else its limits."""
+    """Milli-cores and milli-GPUs of a demand: its requests, else its limits."""
     cpu = demand.get("requests.cpu", demand.get("limits.cpu", 0))
     gpus: dict[str, int] = {}
     for prefix in ("limits.", "requests."):

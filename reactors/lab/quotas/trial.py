@@ -36,7 +36,7 @@ from reactors.lab.rules import Rule
 from reactors.queue.shape import NO_PRIORITY, WaitingWorkload
 from reactors.rederive.reviews import decided_again, has_basis, is_review, request_of
 
-#: Most workloads of one quota that are asked for again when something is given back.
+#: Most workloads of one quota requested again at a release.
 MOST_WAITING = 10
 
 _HOLDS = frozenset(kind.kind for kind in GOVERNED if kind.queues)
@@ -50,19 +50,19 @@ class TreeTrial:
         self._rule, self._lives, self._first = rule, lives, first
         self._is_tried = first == 0
         self._lines = Lines()
-        #: What ran earlier under trial.
+        #: Earlier runs under trial.
         self._moved: set[Place] = set()
-        #: Workloads that were let in, by what runs of them, and all of these.
+        #: Admitted workloads, by their running objects, and the set of all.
         self._let_in: dict[Place, Workload] = {}
         self._running: set[Workload] = set()
-        #: By quota and uid: who was refused and asks again.
+        #: By quota and uid: refused workloads with repeated requests.
         self._asking: dict[str, dict[str, tuple[AdmissionDecided, Changed]]] = {}
         self._last: Event | None = None
         self._changed: list[Changed] = []
         self._answers: dict[str, list[int]] = {}
 
     def apply(self, entry: Entry) -> None:
-        """What is next in the history."""
+        """Read the next entry of the history."""
         event, fact = entry.event, entry.fact
         if not self._is_tried and event.sequence > self._first:
             self._is_tried = True
@@ -77,7 +77,7 @@ class TreeTrial:
         self._holds.burn(event.time_us, event)
 
     def end(self, until_us: int) -> TreePlayed:
-        """What was found, when all was taken: some of it ends, or starts, behind the last entry."""
+        """The findings, after the last entry: some workloads end, or start, after it."""
         if self._last is not None:
             self._pass_time(msgspec.structs.replace(self._last, time_us=until_us))
         for quota, uid in self._lines.waiting():
@@ -95,7 +95,7 @@ class TreeTrial:
         return TreePlayed(self._rule, tuple(self._changed), tuple(held), answers)
 
     def _pass_time(self, event: Event) -> None:
-        """What ends, and what starts because of it, before an event."""
+        """Process the ends, and the starts caused by them, before an event."""
         while (passed := self._holds.passed(event)) is not None:
             at, quota, uid = passed
             self._lines.end(uid)
@@ -137,7 +137,7 @@ class TreeTrial:
             self._holds.leave_out(fact, event.time_us)
             return
         if not (is_review(fact) and has_basis(fact)):
-            # It was there without having been asked for, or a queue released it that it was not seen in.
+            # It existed without a request, or came from a queue without an observed wait.
             if place not in self._holds.out:
                 self._holds.apply(fact, event)
             return
@@ -147,7 +147,7 @@ class TreeTrial:
             self._answer(fact.quota, 0, int(is_admitted))
         if is_create and (workload_of(fact) in self._running or place in self._moved):
             if is_admitted:
-                # It runs already, or has run, and nobody asks for it twice.
+                # It runs already, or has run; a second request is dropped.
                 self._holds.leave_out(fact, event.time_us)
         elif place in self._holds.out:
             return
@@ -173,7 +173,7 @@ class TreeTrial:
 
     def _again(self, fact: AdmissionDecided, at_us: int) -> AdmissionDecided:
         if self._holds.tree.elastic.is_used and fact.basis is not None:
-            # What is left of the capacity under trial is known from the tree itself.
+            # The tree itself has the capacity left under trial.
             basis = msgspec.structs.replace(fact.basis, limits=None)
             fact = msgspec.structs.replace(fact, basis=basis)
             self._lines.count(self._holds.tree, at_us)
@@ -182,7 +182,7 @@ class TreeTrial:
         return found
 
     def _let(self, fact: AdmissionDecided, again: AdmissionDecided, event: Event) -> None:
-        """Let in what was refused on record."""
+        """Admit a workload refused on record."""
         workload = workload_of(fact)
         self._change("let_in", workload, fact.uid, event.time_us)
         life = self._lives.later(workload, event.time_us)
@@ -195,12 +195,12 @@ class TreeTrial:
             self._know((fact.quota, fact.uid), workload)
 
     def _know(self, place: Place, workload: Workload) -> None:
-        """A workload runs, or waits, under trial alone: nobody asks for it twice."""
+        """Mark a workload as running, or waiting, under trial only: a second request is dropped."""
         self._let_in[place] = workload
         self._running.add(workload)
 
     def _run_unknown(self, again: AdmissionDecided, event: Event) -> None:
-        """Let in what never ran on record. Of a quota where nothing ended yet nobody knows how long: it runs to the end."""
+        """Admit a workload without a run on record. In a quota without ended runs it runs to the end, as its length is unknown."""
         usual_us = self._lives.usual_us(again.quota, self._rule)
         self._holds.run(
             again, event, usual_us, is_charged=self._rule != "longest", counts=self._rule != "never"
@@ -214,11 +214,11 @@ class TreeTrial:
         self._changed.append(changed)
         return changed
 
-    # who waits
+    # waiting workloads
 
     def _queued(self, fact: Queued, event: Event) -> None:
         if isinstance(fact, Withdrawn) and self._lives.last(fact.quota, fact.uid) is not None:
-            # It has run on record, and may wait still.
+            # It has run on record, and may still wait.
             return
         self._lines.apply(fact)
         if isinstance(fact, Arrived):
@@ -237,7 +237,7 @@ class TreeTrial:
         self._queued(arrived, event)
 
     def _use_room(self, quota: str, event: Event) -> None:
-        """Something may fit into a quota, or, of an elastic one, into any of its tree."""
+        """Use room in a quota, or, for an elastic quota, in any quota of its tree."""
         tree = self._holds.tree
         if not self._is_tried or quota not in tree.nodes:
             return
@@ -246,7 +246,7 @@ class TreeTrial:
             self._work_off(name, event)
 
     def _ask_again(self, quota: str, event: Event) -> None:
-        """Ask again for what was refused under trial in a quota, the oldest first."""
+        """Request the refused workloads of a quota again, the oldest first."""
         asking = self._asking.get(quota, {})
         for uid, (fact, changed) in list(itertools.islice(asking.items(), MOST_WAITING)):
             again = self._again(fact, event.time_us)
@@ -258,7 +258,7 @@ class TreeTrial:
             self._holds.run(again, event, self._lives.at(quota, uid, changed.at_us).runs_us)
 
     def _work_off(self, quota: str, event: Event) -> None:
-        """Start who may start of a queue, and stop who has to wait again."""
+        """Start the due workloads of a queue, and return others to it."""
         tree, now_us = self._holds.tree, event.time_us
         self._lines.count(tree, now_us)
         for release in self._lines.releases(tree, quota, now_us):
@@ -286,7 +286,7 @@ class TreeTrial:
         self._run_unknown(release, event)
 
     def _delayed(self, waiting: WaitingWorkload, life: Life, at_us: int) -> None:
-        """Somebody who waits, or would, is started at another moment than on record."""
+        """Record the start of a waiting workload at another time than on record."""
         if abs(at_us - life.from_us) > SAME_US:
             one = waiting.request
             workload = (one.quota, one.kind, one.namespace, one.name or one.owner or one.uid)
@@ -295,7 +295,7 @@ class TreeTrial:
 
 
 def _would_wait(tree: Tree, fact: AdmissionDecided) -> bool:
-    """Whether a queue would have held it that was not there on record."""
+    """Whether a queue missing on record would have held it."""
     node = tree.nodes.get(fact.quota)
     is_held = node is not None and node.spec.queue.hold and fact.kind in _HOLDS
     is_resumed = fact.basis is not None and fact.basis.is_resumed
