@@ -1,12 +1,11 @@
-"""What other cullers would have done with recorded evidence: the ones a cluster may come from.
+"""Other cullers' decisions on recorded evidence: the cullers possibly in use in a cluster before Bursar.
 
-Each is played with its own rules and defaults, one pass for each look (or for each of its own, longer periods), on what its
-probe would have read out of the evidence at hand. So its faults show as well: Kubeflow's stops a notebook after one
-failed probe, and no culler but Bursar's knows a gap. Hours saved, false culls and gaps are counted as in
-:mod:`reactors.culling.simulate`.
+Each culler has its own rules and defaults, and one pass for each probe (or for each of its own, longer periods). It reads its own
+probe's part of the evidence. So its faults show as well: Kubeflow's stops a notebook after one failed probe, and only Bursar's
+detects gaps. Hours saved, false culls and gaps are counted as in :mod:`reactors.culling.simulate`.
 
-Two readings are assumptions. JupyterHub's own activity stamp is taken to be the newest activity of all sources. The
-script of a workspace's probe is taken to report that same activity.
+Two readings are assumptions. JupyterHub's own activity stamp is taken to be the newest activity of all sources. The script of a
+workspace's probe is taken to report that same activity.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ class Culler(Protocol):
     """One notebook's culler."""
 
     def stops(self, fact: NotebookSampled, at_us: int, run: Run, is_readable: bool) -> bool:
-        """Whether this look makes it stop the notebook. ``run`` has the newest activity on record."""
+        """Whether this probe makes it stop the notebook. ``run`` has the newest activity on record."""
 
     def restarted(self) -> None:
-        """The notebook was stopped, and somebody came back."""
+        """The notebook was stopped, and its user came back."""
 
 
 class _Kubeflow:
@@ -123,7 +122,7 @@ class _Hub:
         return bool(hub_requests([user], options=self._options, stop_status=204, now_us=at_us))
 
     def restarted(self) -> None:
-        """A hub keeps nothing of a server that was stopped."""
+        """A hub keeps no state of a stopped server."""
 
 
 class _Workspace:
@@ -165,23 +164,23 @@ class _Workspace:
         self._begin()
 
 
-#: By the name that people know it by: the culler of one notebook, for an idle limit in seconds.
+#: By its public name: the culler of one notebook, for an idle limit in seconds.
 CULLERS: dict[str, Callable[[int], Culler]] = {
     "kubeflow": partial(_Kubeflow, reconciling=_of_kubeflow),
     "opendatahub": partial(_Kubeflow, reconciling=_of_open_data_hub),
     "jupyterhub": _Hub,
     "workspaces": _Workspace,
 }
-#: Those whose limit is in whole minutes.
+#: Cullers with limits in whole minutes.
 IN_MINUTES = ("kubeflow", "opendatahub")
 
 
 def simulate_like(
     samples: Iterable[tuple[int, NotebookSampled]], name: str, idle_seconds: int, limits: Limits
 ) -> Simulation:
-    """The culls of another culler, by time and uid. ``samples``: time of the look (microseconds UTC) and fact, by time.
+    """The culls of another culler, by time and uid. ``samples``: time of the probe (microseconds UTC) and fact, by time.
 
-    ``name`` is one of :data:`CULLERS`. ``limits`` say which sources count as activity, and how long a span is a gap.
+    ``name`` is one of :data:`CULLERS`. ``limits`` name the sources of activity, and the length of a gap.
     """
     fresh_us = limits.fresh_seconds * SECOND_US
     runs: dict[str, Run] = {}
@@ -215,7 +214,7 @@ def simulate_like(
 
 
 def _read(fact: NotebookSampled, *sources: str) -> Evidence | None:
-    """The evidence of the first of these sources that answered readably."""
+    """The evidence of the first of these sources with a readable answer."""
     found = {one.source: one for one in fact.evidence if one.outcome == "ok"}
     return next((found[source] for source in sources if source in found), None)
 
@@ -226,7 +225,7 @@ def _kernels(fact: NotebookSampled) -> list[Kernel] | None:
     if evidence is None:
         return None
     if evidence.starting_since_us is not None:
-        # No state but idle is idle to these rules.
+        # To these rules every state other than idle is busy.
         return [Kernel("", "starting")]
     return kernels_of(evidence)
 

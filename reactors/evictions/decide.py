@@ -81,7 +81,7 @@ def _spent(
 
 
 def _charged(view: EvictionState, quota: str, key: str) -> set[str]:
-    """The workloads that a quota charges with a key. Empty if it has no such budget any more, or the budget evicts none."""
+    """The workloads charged by a quota with a key. Empty without such a budget, or if the budget evicts none."""
     nodes = (tree.nodes[quota] for tree in view.trees.values() if quota in tree.nodes)
     return {
         grant.uid

@@ -33,7 +33,7 @@ from reactors.reclaim import preemption
 
 
 class Asker(msgspec.Struct, frozen=True):
-    """A workload that asks for amounts of a quota and has no charge for them."""
+    """A workload with a request to a quota and without a charge for it."""
 
     unmet: Unmet
     priority: int
@@ -140,7 +140,7 @@ def _is_eligible(view: EvictionState, node: TreeNode, asker: Asker, at_us: int) 
 
 
 def _candidates(view: EvictionState, node: TreeNode, at_us: int) -> _Pods:
-    """The bound pods with a charge of their own in the quota that may be evicted now."""
+    """The bound pods with a charge of their own in the quota, evictable now."""
     found = (view.pod(uid) for uid in node.grants)
     return {
         (held.namespace, held.name): held

@@ -108,7 +108,7 @@ class EvictionState(Part):
         self.refusals: Counter[str] = Counter()
         #: Pods evicted in shadow, by uid.
         self.shadowed: set[str] = set()
-        #: Pods evicted for a more important workload that still hold something, or would; by uid.
+        #: Pods evicted for a more important workload and still holding something, or so in shadow; by uid.
         self.yielding: dict[str, Decision] = {}
         #: (reason, result): how many.
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -196,7 +196,7 @@ class EvictionState(Part):
                 self.watches[name] = Watch(at_us)
 
     def _yielded(self) -> None:
-        """Forget pods without holdings; and in shadow, pods whose room is not requested any more."""
+        """Forget pods without holdings; and in shadow, pods in room without a request."""
         if not self.yielding:
             return
         wanted = {one.title for tree in self.trees.values() for one in tree.refused}
@@ -294,7 +294,7 @@ def elastic_used(placed: Placed) -> dict[str, dict[str, int]]:
 
 
 def elastic(tree: Tree) -> Iterator[TreeNode]:
-    """The quotas of a tree that hold pods and have a share changed by others' requests."""
+    """The quotas of a tree with pods and with a share changed by others' requests."""
     for node in tree.nodes.values():
         if node.observed is not None and node.kind == ELASTIC and not node.observed.is_parent:
             yield node

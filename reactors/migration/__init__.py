@@ -1,3 +1,3 @@
-"""Migrations of pods: a PodMigrationJob moves its pod to a node on which room is reserved first."""
+"""Migrations of pods: a PodMigrationJob reserves room on another node, then moves its pod there."""
 
 NAME = "migration"

@@ -1,4 +1,4 @@
-"""The order in which waiting PodMigrationJobs are tried. Pure.
+"""The order of attempts at waiting PodMigrationJobs. Pure.
 
 Pods in the order of evictions; of equal pods the newest PodMigrationJob first. Pods of one Job stand together at the place of its
 first, and those of Jobs with more running migrations stand before all others.
@@ -21,14 +21,14 @@ _JOB = "Job"
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A job that waits to begin, and its pod; None = it names none that exists."""
+    """A waiting job and its pod; None = the job names no existing pod."""
 
     job: MigrationJob
     pod: Pod | None
 
 
 def ordered(waiting: Iterable[Waiting], running: Mapping[str, int]) -> list[Waiting]:
-    """The jobs in the order in which they are tried. ``running``: migrations that run, by the uid of the pods' controller."""
+    """The jobs in the order of their attempts. ``running``: running migrations, by the uid of the pods' controller."""
     found = sorted(waiting, key=lambda one: (-one.job.created_us, one.job.uid))
     found.sort(key=_pod)
     first: dict[str, int] = {}
@@ -39,7 +39,7 @@ def ordered(waiting: Iterable[Waiting], running: Mapping[str, int]) -> list[Wait
 
 
 def _pod(one: Waiting) -> tuple[int | str, ...]:
-    # All but the name: of equal pods the jobs decide.
+    # The name is left out: of equal pods the jobs decide.
     return () if one.pod is None else place(evictable(one.pod))[:-2]
 
 

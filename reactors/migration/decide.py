@@ -1,4 +1,4 @@
-"""The steps of PodMigrationJobs: of running jobs on each event about them, of waiting jobs on ticks, by arbitration. Pure.
+"""The steps of PodMigrationJobs: of running jobs at each of their events, of waiting jobs at ticks, by arbitration. Pure.
 
 Source: docs/migration.md; docs/architecture.md.
 """
@@ -28,9 +28,9 @@ from reactors.migration.steps import DROP, EVICT, RESERVE, is_over, next_step
 if TYPE_CHECKING:
     from reactors.migration.settings import MigrationPolicy
 
-#: A step may be done so long after it was decided.
+#: The time from a step's decision to its expiry.
 EXPIRES_US = 300 * SECOND_US
-#: The reason of an eviction whose pod has a place elsewhere, or was moved without one.
+#: The reason of an eviction of a pod with reserved room elsewhere, or of one moved without a reservation.
 MOVED, MOVED_DIRECTLY = "pod-moved", "pod-moved-directly"
 
 
@@ -42,12 +42,12 @@ def is_concerned(view: MigrationState) -> bool:
 def decide(
     view: MigrationState, trigger: Trigger, policy: MigrationPolicy
 ) -> list[ProposedDecision]:
-    """The steps that are due and were not decided before."""
+    """The due steps without an earlier decision."""
     return [one for found in _steps(view, trigger, policy) for one in found[0]]
 
 
 def rests(view: MigrationState, trigger: Trigger, policy: MigrationPolicy) -> Iterator[Rest]:
-    """The jobs that wait, each with what it waits for."""
+    """The waiting jobs, each with the reason of its wait."""
     for drafts, job, step in _steps(view, trigger, policy):
         if step.wait and not drafts:
             yield Rest(_report(view, job, step, trigger), step.wait)
@@ -76,13 +76,13 @@ def _steps(view: MigrationState, trigger: Trigger, policy: MigrationPolicy) -> I
     for one in ordered(waiting, _running(view)):
         found = _next(view, one.job, trigger, policy, migrating)
         if found[2].status.phase == RUNNING and one.pod is not None:
-            # The next ones are tried beside it.
+            # The next ones are tried in addition to it.
             migrating.add(one.pod)
         yield found
 
 
 def _running(view: MigrationState) -> Counter[str]:
-    """Migrations that run, by the controller of their pods."""
+    """Running migrations, by the controller of their pods."""
     return Counter(pod.owner.uid for _, pod in view.moving() if pod.owner is not None)
 
 
@@ -93,7 +93,7 @@ def _next(
     pod, reason, wait = view.pod(job.uid), "", ""
     if pod is not None and job.status.phase in OPEN:
         if job.status.phase == RUNNING:
-            # Its own migration is no hindrance; the workload may roll out meanwhile.
+            # Its own migration does not hinder it; the workload may roll out meanwhile.
             wait = unhealthy(view.state, pod, policy, migrating) if pod.node else ""
         else:
             reason = forbidden(view.state, pod, policy)
@@ -137,7 +137,7 @@ def _drafts(
 
 
 def _refused(view: MigrationState, job: MigrationJob) -> set[str]:
-    """The steps of a job that were refused and rest."""
+    """The refused steps of a job, during their pause."""
     attempts = view.tracked[job.uid].attempts
     return {step for step, one in attempts.items() if one.result == "refused"}
 
@@ -172,7 +172,7 @@ def _target(job: MigrationJob) -> Target:
 
 
 def overtaken(view: MigrationState, decision: Decision, policy: MigrationPolicy) -> str:
-    """Why a step need not be done any more by what is known since; "" = it must."""
+    """The reason why newer facts make a step unnecessary; "" = it is still needed."""
     if isinstance(decision, Evict):
         return _eviction_overtaken(view, decision, policy)
     if isinstance(decision, EndReservation):
@@ -209,5 +209,5 @@ def _eviction_overtaken(view: MigrationState, decision: Evict, policy: Migration
 
 
 def managed(view: MigrationState) -> int:
-    """How many pods there are: the limit of all evictions is a share of them."""
+    """The number of pods: the limit of all evictions is a share of it."""
     return len(view.state.pods)

@@ -1,6 +1,6 @@
-"""Whether a pod may move at all, and whether it may start to now. Pure.
+"""Eligibility of pods for migration: whether a pod may move at all, and whether it may start now. Pure.
 
-Moved are pods of Deployments, ReplicaSets and StatefulSets that keep enough other pods. A pod waits while its node, namespace or
+Pods of Deployments, ReplicaSets and StatefulSets with enough other pods may move. A pod waits while its node, namespace or
 workload has as many migrations as allowed, while its workload rolls out or scales, and while other pods of it are unavailable.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/controllers/migration/arbitrator/filter.go; docs/migration.md.
@@ -28,9 +28,9 @@ from reactors.migration.order import (
 if TYPE_CHECKING:
     from reactors.migration.settings import MigrationPolicy
 
-#: Kinds at the end of a chain of controllers whose pods are made again elsewhere without loss to the others.
+#: Kinds at the end of a chain of controllers. They create a pod again elsewhere without loss to the others.
 MOVABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
-#: Priority of system-cluster-critical, below which no pod of the system is.
+#: Priority of system-cluster-critical: system pods have at least this.
 CRITICAL = 2_000_000_000
 
 
@@ -59,7 +59,7 @@ class Migrating:
 
 
 def evictable(pod: Pod) -> Evictable:
-    """The pod as the order of evictions compares it."""
+    """The pod as compared by the order of evictions."""
     return Evictable(
         namespace=pod.namespace, name=pod.name, priority=pod.priority,
         priority_class=pod.labels.get(PRIORITY_CLASS, ""), qos=pod.labels.get(QOS_CLASS, ""),
@@ -69,7 +69,7 @@ def evictable(pod: Pod) -> Evictable:
 
 
 def forbidden(state: ClusterState, pod: Pod, policy: MigrationPolicy) -> str:
-    """Why a pod never moves, in a sentence; "" = it may."""
+    """The reason why a pod never moves, as a sentence; "" = it may."""
     found = pod.constraints
     if pod.namespace in policy.excluded_namespaces:
         return f"pods of namespace {pod.namespace} never move"
@@ -99,7 +99,7 @@ def forbidden(state: ClusterState, pod: Pod, policy: MigrationPolicy) -> str:
 
 
 def held(state: ClusterState, pod: Pod, policy: MigrationPolicy, migrating: Migrating) -> str:
-    """Why a migration may not begin now, a token; "" = it may."""
+    """The reason why a migration may not begin now, as a token; "" = it may."""
     if pod.uid in migrating.uids:
         return "pod_migrating"
     if not limits.is_below(policy.max_migrating_globally, len(migrating.uids)):
@@ -113,7 +113,7 @@ def held(state: ClusterState, pod: Pod, policy: MigrationPolicy, migrating: Migr
 
 
 def unhealthy(state: ClusterState, pod: Pod, policy: MigrationPolicy, migrating: Migrating) -> str:
-    """Why the workload of a pod can spare none now, a token; "" = it can."""
+    """The reason why a pod's workload cannot spare a pod now, as a token; "" = it can."""
     top = state.top(pod.owner)
     if top is None:
         return "controller_unknown"
@@ -141,7 +141,7 @@ def is_available(pod: Pod) -> bool:
 
 
 def pods_of(state: ClusterState, top: Workload) -> list[Pod]:
-    """The pods of a workload, and of the ReplicaSets that it controls."""
+    """The pods of a workload, and of its ReplicaSets."""
     found: list[Pod] = []
     for uid in sorted(state.index.owned[top.uid]):
         pod = state.pods.get(uid)

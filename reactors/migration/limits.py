@@ -1,4 +1,4 @@
-"""The limits on migrations that run at once: of a node, a namespace, a workload and the cluster. Pure.
+"""The limits on migrations running at once: of a node, a namespace, a workload and the cluster. Pure.
 
 ``v1.0`` is Koordinator 1.0, ``current`` its releases since. The former rounds percentages up and allows a bound of 0; the latter
 rounds down, to at least one pod and at most all replicas.
@@ -30,20 +30,23 @@ def bound(replicas: int, configured: int | str | None, rules: Rules = "current")
 
 
 def is_below(limit: int | None, others: int) -> bool:
-    """Whether one more migration may run beside ``others``; no limit, or one that is not positive, allows any number."""
+    """Whether one more migration may run in addition to ``others``; a missing limit, or one below 1, allows any number."""
     return not limit or limit <= 0 or others < limit
 
 
 def may_join(others: int, most_migrating: int) -> bool:
-    """Whether a workload allows one more migration beside ``others`` of its pods that migrate."""
+    """Whether a workload allows one more migration in addition to ``others``, its migrating pods."""
     return not others or others < most_migrating
 
 
 def is_available_enough(missing: int, most_unavailable: int) -> bool:
-    """Whether a workload allows one more pod to go. ``missing``: its other pods that migrate, or that are unavailable."""
+    """Whether a workload allows one more missing pod. ``missing``: its other migrating or unavailable pods."""
     return missing < most_unavailable
 
 
 def has_enough_replicas(replicas: int, most_migrating: int, most_unavailable: int) -> bool:
-    """Whether a move can leave a workload some of its pods: single replicas never move, nor where all might be away at once."""
+    """Whether a move can leave a workload some of its pods.
+
+    Single replicas never move, nor workloads with all pods possibly away at once.
+    """
     return replicas > 1 and replicas not in (most_migrating, most_unavailable)

@@ -1,4 +1,4 @@
-"""The order in which pods are evicted, and the annotations and labels by which users change it. Pure.
+"""The order of evictions of pods, and the annotations and labels for users to change it. Pure.
 
 First to last: priority class (Free, Batch, Mid, Prod, none), priority, QoS class of Kubernetes, QoS class of Koordinator, deletion
 cost, eviction cost, pods with measured usage before others, younger pods before older ones.
@@ -16,7 +16,7 @@ import msgspec
 
 from bus.kube.watch.labels import EVICTION_COSTS
 
-#: An eviction cost that forbids eviction.
+#: This eviction cost forbids eviction.
 NEVER = 2**31 - 1
 
 EVICTION_COST, DELETION_COST = EVICTION_COSTS
@@ -33,13 +33,13 @@ _PRIORITY_CLASSES = {"koord-free": 1, "koord-batch": 2, "koord-mid": 3, "koord-p
 _RANGES = ((3000, 3999, 1), (5000, 5999, 2), (7000, 7999, 3), (9000, 9999, 4))
 _QOS_CLASSES = {"BE": 1, "LS": 2, "LSR": 3, "LSE": 4, "SYSTEM": 4}
 _KUBE_QOS: dict[str, int] = {"BestEffort": 1, "Burstable": 2, "Guaranteed": 3}
-#: The class of Koordinator that a pod without one has by its class of Kubernetes.
+#: The default class of Koordinator for a pod, by its class of Kubernetes.
 _DEFAULT_QOS: dict[str, int] = {"BestEffort": 1, "Burstable": 2, "Guaranteed": 3}
 _BATCH, _PROD = 2, 4
 
 
 class Evictable(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod as the order of evictions compares it. ``priority_class`` and ``qos`` are the texts of its labels."""
+    """A pod as compared by the order of evictions. ``priority_class`` and ``qos`` are the texts of its labels."""
 
     namespace: str = ""
     name: str = ""
@@ -54,7 +54,7 @@ class Evictable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_of(annotations: Mapping[str, str], name: str) -> int:
-    """The cost that an annotation states; 0 where it is absent, or no 32-bit integer."""
+    """The cost in an annotation; 0 if it is absent, or no 32-bit integer."""
     text = annotations.get(name, "")
     cost = int(text) if _COST.fullmatch(text) else 0
     return cost if -(2**31) <= cost <= NEVER else 0

@@ -1,4 +1,4 @@
-"""The migration reactor: its parts, as the machine runs them."""
+"""The migration reactor: its parts for the engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def effects(adapters: Adapters) -> EffectorTable:
     """The effectors of migrations."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    # Only a process with effects should pay for the import.
     from reactors.effectors.evict import EvictEffector
     from reactors.engine.adapters import EffectorTable
     from reactors.migration.effectors.migrate import MigrationEffector

@@ -1,4 +1,4 @@
-"""A PodMigrationJob, its status, and the objects around it that decide its next step. Pure.
+"""Values of a PodMigrationJob: its status, its step, and the objects with an influence on the step. Pure.
 
 Source: koordinator-sh/koordinator, scheduling.koordinator.sh/v1alpha1 PodMigrationJob; docs/migration.md.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 from bus.events.migrations import MigrationCondition, MovedPod
 
-#: Phases. ``Aborted`` is declared, and written by no one but users.
+#: Phases. Only users write ``Aborted``.
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 OPEN = ("", PENDING, RUNNING)
 
@@ -46,12 +46,12 @@ class MigrationStatus(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     node: str = ""
-    #: The pod that took the reservation.
+    #: The pod bound to the reservation.
     pod: MovedPod | None = None
     conditions: tuple[MigrationCondition, ...] = ()
 
     def condition(self, type: str) -> MigrationCondition | None:
-        """The condition of a type; None where there is none."""
+        """The condition of a type; None if absent."""
         return next((one for one in self.conditions if one.type == type), None)
 
     def holds(self, type: str) -> bool:
@@ -70,7 +70,7 @@ class MigrationStatus(msgspec.Struct, frozen=True):
 
 
 class MigrationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodMigrationJob. Times are microseconds UTC; ``ttl_us`` None or 0 = it has no end."""
+    """A PodMigrationJob. Times are microseconds UTC; ``ttl_us`` None or 0 = it does not expire."""
 
     uid: str = ""
     name: str = ""
@@ -80,7 +80,7 @@ class MigrationJob(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     pod_namespace: str = ""
     pod_name: str = ""
-    #: The reservation that it names; "" = none yet.
+    #: The name of its reservation; "" = none yet.
     reservation: str = ""
     status: MigrationStatus = MigrationStatus()
 
@@ -91,7 +91,7 @@ class MigrationJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodToMove(msgspec.Struct, frozen=True):
-    """The pod that a job names, while it exists."""
+    """The job's pod, while it exists."""
 
     uid: str
     node: str = ""
@@ -107,32 +107,32 @@ class ReservedRoom(msgspec.Struct, frozen=True):
     unschedulable: str | None = None
     owner: MovedPod | None = None
     is_for_pod: bool = False
-    #: It was made for the job, and ends with it.
+    #: It was created for the job, and is deleted with it.
     is_own: bool = True
 
 
 class MigrationScene(msgspec.Struct, frozen=True):
-    """The surroundings of a job. Texts name what is in the way; "" = nothing is."""
+    """The surroundings of a job. Texts name an obstacle; "" = no obstacle."""
 
     pod: PodToMove | None = None
-    #: The pod is not among known pods, and may still be observed.
+    #: The pod is unknown, and may still be observed.
     is_pod_unknown: bool = False
     reservation: ReservedRoom | None = None
-    #: Why the pod may never be moved.
+    #: The reason why the pod may never move.
     forbidden: str = ""
-    #: Why it may not start to move now, or not be evicted now.
+    #: The reason why it may not start to move now, or may not be evicted now.
     held: str = ""
-    #: A reservation, or an eviction, was decided and its outcome is unknown.
+    #: A reservation or an eviction was decided, with an unknown outcome.
     is_outstanding: bool = False
-    #: The eviction was done by the API server.
+    #: The API server evicted the pod.
     is_evicted: bool = False
-    #: The API server's words where it refused the last reservation, or eviction.
+    #: The API server's words at its refusal of the last reservation, or eviction.
     refused_reservation: str = ""
     refused_eviction: str = ""
 
 
 class MigrationStep(msgspec.Struct, frozen=True):
-    """The next step: a status, what is to be done now, and the wait where nothing is."""
+    """The next step: a status, an action, or a wait without an action."""
 
     status: MigrationStatus
     #: ``reserve``, ``evict`` or ``drop`` (delete the reservation).

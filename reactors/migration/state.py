@@ -1,7 +1,7 @@
-"""The PodMigrationJobs of a cluster, and the steps of each that were decided and not seen yet.
+"""The PodMigrationJobs of a cluster, and the decided steps of each until they are observed.
 
-Jobs, reservations and pods are those of the state of the cluster. A status that was decided is the job's until the cluster shows
-another one, or shows it not for a minute. A refused step rests, twice as long each time up to an hour.
+Jobs, reservations and pods are those of the state of the cluster. A decided status is the job's until the cluster shows another
+one, or does not show it for a minute. A refused step rests, twice as long each time up to an hour.
 
 Source: docs/migration.md; docs/architecture.md.
 """
@@ -53,18 +53,18 @@ from reactors.migration.shape import (
 from reactors.migration.steps import DROP, EVICT, RESERVE
 
 REPORT, END = "report", "end"
-#: A step that was done and is not seen so long after its decision is decided again.
+#: A step executed and not observed so long after its decision is decided again.
 UNSEEN_US = 60 * SECOND_US
-#: A pod that no list shows is missing once its job was known so long.
+#: A pod in no list is missing after its job was known so long.
 UNKNOWN_US = 30 * SECOND_US
 REST_US = 60 * SECOND_US
 LONGEST_REST_US = 3_600 * SECOND_US
-#: Result of a step that is recorded only.
+#: The result of a step in shadow.
 SHADOW = "shadow"
 
 
 class MigrationAttempt(msgspec.Struct, frozen=True):
-    """A step that was decided. ``result`` "" = its outcome is unknown."""
+    """A decided step. ``result`` "" = its outcome is unknown."""
 
     decision: str
     at_us: int
@@ -74,11 +74,11 @@ class MigrationAttempt(msgspec.Struct, frozen=True):
 
 
 class TrackedMigration(msgspec.Struct):
-    """What is known of a job beside its object. ``attempts`` by step."""
+    """The state of a job beyond its object. ``attempts`` by step."""
 
     since_us: int
     pod_uid: str = ""
-    #: The status that was decided last and was not seen yet.
+    #: The newest decided status, until it is observed.
     reported: MigrationStatus | None = None
     attempts: dict[str, MigrationAttempt] = {}
     #: How often each step was refused.
@@ -95,7 +95,7 @@ class SavedMigrations(msgspec.Struct):
 
 
 class MigrationState(Part):
-    """Kept by :class:`reactors.engine.contract.State`. ``tracked`` by the job's uid."""
+    """Implements :class:`reactors.engine.contract.State`. ``tracked`` by the job's uid."""
 
     Saved = SavedMigrations
     derived = frozenset({"state", "touched"})
@@ -108,12 +108,12 @@ class MigrationState(Part):
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
         self.state = state
         self.tracked: dict[str, TrackedMigration] = {}
-        #: Decisions that are to be done, by id: the job's uid and the step.
+        #: Decisions in progress, by id: the job's uid and the step.
         self.awaited: dict[str, tuple[str, str]] = {}
         self.mode: Mode = "off"
-        #: (phase, reason) of jobs that ended: how many.
+        #: (phase, reason) of ended jobs: how many.
         self.counts: Counter[tuple[str, str]] = Counter()
-        #: The jobs about which the newest event was.
+        #: The jobs of the newest event.
         self.touched: set[str] = set()
 
     def apply(self, fact: Fact, event: Event) -> None:
@@ -132,7 +132,7 @@ class MigrationState(Part):
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self.mode = fact.mode
             for one in self.tracked.values():
-                # What the API server did stays done.
+                # A step executed by the API server stays executed.
                 one.attempts = {key: a for key, a in one.attempts.items() if a.result == "done"}
                 one.reported = None
         elif isinstance(fact, Decision) and fact.reactor == NAME:
@@ -188,7 +188,7 @@ class MigrationState(Part):
             return
         self.touched.add(uid)
         if fact.result == "done" or (fact.result == "gone" and step == EVICT):
-            # A pod that is gone by then is made again, and takes the reservation.
+            # A pod deleted by then is created again, and is bound to the reservation.
             tracked.attempts[step] = msgspec.structs.replace(attempt, result="done")
         elif fact.result == "refused":
             tracked.refusals[step] = times = tracked.refusals.get(step, 0) + 1
@@ -217,7 +217,7 @@ class MigrationState(Part):
     # questions
 
     def job(self, uid: str) -> MigrationJob:
-        """A job with the status that was decided last; in shadow with the one that it has."""
+        """A job with the newest decided status; in shadow with its own status."""
         row, tracked = self.state.migrations[uid], self.tracked[uid]
         is_ahead = tracked.reported is not None and self.mode == "on"
         return MigrationJob(
@@ -228,7 +228,7 @@ class MigrationState(Part):
         )  # fmt: skip
 
     def pod(self, uid: str) -> Pod | None:
-        """The pod that a job moves, while it exists and has not ended."""
+        """The pod of a job, while it exists and has not ended."""
         row, tracked = self.state.migrations[uid], self.tracked[uid]
         pod_uid = tracked.pod_uid or row.pod_uid
         if not pod_uid:
@@ -244,11 +244,11 @@ class MigrationState(Part):
         return self.state.reservations.get(self.state.named(Reservation.kind, "", name))
 
     def moving(self) -> Iterator[tuple[str, Pod]]:
-        """Jobs that run, each with its pod."""
+        """Running jobs, each with its pod."""
         yield from (one for one in self._pods() if self.job(one[0]).status.phase == RUNNING)
 
     def _pods(self) -> Iterator[tuple[str, Pod]]:
-        """Jobs that have not ended, each with its pod."""
+        """Jobs still open, each with its pod."""
         for uid in sorted(self.tracked):
             pod = self.pod(uid) if self.job(uid).status.phase in OPEN else None
             if pod is not None:
@@ -301,12 +301,12 @@ class MigrationState(Part):
 
 
 def room_name(row: Migration) -> str:
-    """The name of a job's reservation: the one that it names, else its own uid."""
+    """The name of a job's reservation: the one in its object, else its own uid."""
     return row.reservation or row.uid
 
 
 def written(row: Migration) -> MigrationStatus:
-    """The status that a job's object has."""
+    """The status in a job's object."""
     return MigrationStatus(
         row.phase, row.status, row.reason, row.message, row.node, row.new_pod, row.conditions
     )

@@ -1,8 +1,8 @@
 """The next step of a PodMigrationJob. Pure.
 
-*ReservationFirst*: reserve room on another node, wait until the reservation is Available, evict the pod, and wait until the
-new pod takes the reservation. *EvictDirectly*: evict the pod. A failed creation and a reservation that vanished end nothing: the
-job ends by its ttl. Whoever ends otherwise takes the reservation that was made for it away.
+*ReservationFirst*: reserve room on another node, wait until the reservation is Available, evict the pod, and wait until the new
+pod is bound to the reservation. *EvictDirectly*: evict the pod. A failed creation and a vanished reservation do not end the job:
+it ends by its ttl. A job ending otherwise deletes its reservation.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/controllers/migration/controller.go; docs/migration.md.
 """
@@ -43,7 +43,7 @@ from reactors.migration.shape import (
     ReservedRoom,
 )
 
-#: What is to be done.
+#: The actions of steps.
 RESERVE, EVICT, DROP = "reserve", "evict", "drop"
 #: A job is deleted so long after its ttl; one without a ttl so long after it was made.
 AFTER_TTL_US = 300 * SECOND_US
@@ -53,13 +53,13 @@ MOST = 16
 
 
 def is_over(job: MigrationJob, now_us: int) -> bool:
-    """Whether a job and its reservation are to be deleted, whatever its phase."""
+    """Whether a job and its reservation are due for deletion, in any phase."""
     most_us = job.ttl_us + AFTER_TTL_US if job.ttl_us else WITHOUT_TTL_US
     return now_us - job.created_us >= most_us
 
 
 def next_step(job: MigrationJob, seen: MigrationScene, now_us: int) -> MigrationStep:
-    """The next step, after all transitions that need nothing to be done first."""
+    """The next step, after all transitions without an action."""
     step = _transition(job, seen, now_us)
     for _ in range(MOST):
         if step.acts or step.status == job.status:
@@ -137,7 +137,7 @@ def _without_room(job: MigrationJob, seen: MigrationScene) -> MigrationStep:
 
 
 def _placed(job: MigrationJob, seen: MigrationScene, status: MigrationStatus) -> MigrationStep:
-    """A pod that has never run takes the reservation itself, and is not evicted."""
+    """A pod without a run is bound to the reservation itself, and is not evicted."""
     if seen.pod is None:
         return _missing(job, seen)
     if not seen.pod.node:
@@ -196,7 +196,7 @@ def _taken(job: MigrationJob, room: ReservedRoom | None) -> MigrationStep:
 
 
 def _noted(status: MigrationStatus, type: str, reason: str, message: str = "") -> MigrationStatus:
-    """The status with a condition that is not true, unless it has that already."""
+    """The status with a false condition, unless it has it already."""
     known = status.condition(type)
     if known is not None and (known.is_true, known.reason, known.message) == (False, reason, message):  # fmt: skip
         return status

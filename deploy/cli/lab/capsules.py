@@ -1,4 +1,4 @@
-"""``bursar capsule`` and ``bursar test``: what a policy decides on a slice of history, kept in a file and asserted again."""
+"""``bursar capsule`` and ``bursar test``: a policy's decisions on a slice of history, kept in a file and compared again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reactors.culling.policy import CullingPolicy
     from reactors.lab.culling.capsule import Ran
 
-#: What names of capsules end in.
+#: Endings of capsules' names.
 ENDINGS = (".capsule", ".capsule.zst")
 _RESULTS = ("capsule", "result", "events", "same", "missing", "new")
 _LINES = ("change", "at", "decision", "kind", "namespace", "name", "reason")

@@ -1,4 +1,4 @@
-"""Comparisons of ``bursar lab``: options, rows, columns and pictures that its commands share."""
+"""Comparisons of ``bursar lab``: options, rows, columns and pictures shared by its commands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXACT = tuple(f"{name}{end}" for name in AMOUNTS for end in ("", "_low", "_high"
 
 
 class By(StrEnum):
-    """How what is saved is grouped."""
+    """The grouping of savings."""
 
     NAMESPACE = "namespace"
     TEAM = "team"
@@ -72,7 +72,7 @@ def compared_rows(
     found: Sequence[Comparison[Any, Any]], policies: Sequence[Path], by: str, fields: Sequence[str],
     more: Callable[[Any, Comparison[Any, Any] | None], dict[str, Any]] = lambda one, whole: {},
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """One row for each of several policies, or for each group of one and for all. ``more``: fields beside those of the group."""
+    """One row for each of several policies, or for each group of one and for all. ``more``: fields in addition to the group's."""
 
     def row(one: Group[Any], group: str, whole: Comparison[Any, Any] | None, **named: str) -> dict[str, Any]:  # fmt: skip
         known = {"group": group, **amounts(one), **named, **more(one, whole)}
@@ -86,7 +86,7 @@ def compared_rows(
 
 
 def decision_row(one: Change[Decision], fields: Sequence[str], **more: Any) -> dict[str, Any]:
-    """The fields of a decision that differs."""
+    """The fields of a differing decision."""
     target = one.decision.target
     known = {
         "change": one.kind, "kind": target.kind, "namespace": target.namespace, "name": target.name, "node": target.node,
@@ -97,7 +97,7 @@ def decision_row(one: Change[Decision], fields: Sequence[str], **more: Any) -> d
 
 
 def amounts(one: Group[Any], *, is_sure: bool = True) -> dict[str, int | None]:
-    """What is saved, as exact integers; without the interval where not all rules were asked."""
+    """Savings as exact integers; without the interval if only some rules were played."""
     found: dict[str, int | None] = {}
     for name in AMOUNTS:
         found |= span(name, getattr(one, name))
@@ -114,7 +114,7 @@ def span(name: str, amount: Amount | None) -> dict[str, int | None]:
 
 
 def group_columns(by: str, title: str, *own: Column, less: str, **options: Any) -> tuple[Column, ...]:  # fmt: skip
-    """The name of a group, how many there were on record and under trial, its own columns, and hours."""
+    """The name of a group, its numbers on record and under trial, its own columns, and hours."""
     return (
         Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
         Column(title, lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
@@ -132,14 +132,14 @@ def hours_columns(less: str, *, drop: int = 1, wide: bool = False) -> tuple[Colu
 
 
 def changed(row: Row) -> Cell | None:
-    """How many decisions were added, removed and moved in time."""
+    """The numbers of added, removed and moved decisions."""
     signs = (("+", "added"), ("-", "removed"), ("~", "moved"))
     changes = [f"{sign}{row[name]}" for sign, name in signs if row[name]]
     return Cell(" ".join(changes), "fixed") if changes else None
 
 
 def hours(row: Row, name: str, unit: int = MILLI_HOUR) -> Cell:
-    """Hours with their interval; ``unit``: so much of the field is one."""
+    """Hours with their interval; ``unit``: the size of one hour in the field."""
     found = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
     if found[1] == found[2]:
         return Cell(f"{_tenths(found[0] / unit):,.1f}", "figure")
@@ -153,18 +153,18 @@ def _tenths(value: float) -> float:
 
 
 def stamp(us: int | None) -> str | None:
-    """A time as it is written; None for one that has no stamp."""
+    """A time as text; None for a time without a stamp."""
     try:
         return None if us is None else format_stamp(us)
     except TimestampError:
-        # What was imported may say any time.
+        # Imported events may have any time.
         return None
 
 
 def draw(
     path: Path | None, title: str, found: Sequence[Comparison[Any, Any]], policies: Sequence[Path] = (),
 ) -> None:  # fmt: skip
-    """Draw the hours that are saved by each group of one policy, or by each of several, into a file. Raises SettingsError."""
+    """Draw the savings by group of one policy, or by policy, into a file. Raises SettingsError."""
     from deploy.cli.rendering.interval_picture import Bar, picture
     from deploy.errors import SettingsError
 

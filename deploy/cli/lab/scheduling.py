@@ -118,7 +118,7 @@ def _more(
 
 
 def _nodes(row: Row) -> str:
-    """How long nodes had any pod: what could be switched off."""
+    """The node-hours with any pod; nodes without pods could be switched off."""
     label = f"{row['name']}: " if row["group"] == "policy" else ""
     less = hours(row, "node_less_s", _HOUR)
     return f"{label}nodes had pods for {row['node_s'] / _HOUR:,.1f} hours on record; fewer: {less}"

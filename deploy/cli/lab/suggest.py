@@ -25,7 +25,7 @@ MOST = 60
 
 
 class Goal(StrEnum):
-    """What shall become less."""
+    """The quantity to reduce."""
 
     GPU = "gpu-idle-hours"
     CORE = "core-idle-hours"

@@ -1,6 +1,6 @@
-"""The elastic quotas of a cluster as admission asks for them. Pure.
+"""The elastic quotas of a cluster, for admission. Pure.
 
-Which of one name counts, and which serves a namespace, is the ledger's rule: :mod:`projections.quota_trees.elastic.served`.
+The ledger's rule selects one quota of each name, and the quota of each namespace: :mod:`projections.quota_trees.elastic.served`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from projections.quota_trees.shape import ELASTIC
 from reactors.admission.deciding.mapping import QuotaRef
 from reactors.admission.deciding.reconcile import SeenQuota
 
-#: Why workloads of a namespace may not use its quota: one of another namespace has its name.
+#: The reason why workloads of a namespace may not use its quota: a quota of another namespace has its name.
 NAMESAKE = "quota-namesake"
 
 
 class SavedQuotas(msgspec.Struct):
-    """What a snapshot holds of them."""
+    """The part of a snapshot for elastic quotas."""
 
     _found: dict[str, dict[str, SeenQuota]]
 
 
 class ElasticQuotas(Part):
-    """Every ElasticQuota that was seen and not seen to be gone."""
+    """Every observed ElasticQuota, until its deletion is observed."""
 
     Saved = SavedQuotas
     derived = frozenset({"_served"})
@@ -37,7 +37,7 @@ class ElasticQuotas(Part):
         self._served = ServedQuotas(self._found)
 
     def restore(self, saved: SavedQuotas) -> None:
-        """Become what was saved, in a new one. What counts and whom it serves follows from the quotas."""
+        """Restore a saved state into a new one. The selected quotas and their namespaces follow from the quotas."""
         super().restore(saved)
         self._served = ServedQuotas(self._found)
 
@@ -49,9 +49,9 @@ class ElasticQuotas(Part):
         return iter(self._served)
 
     def place(self, namespace: str) -> QuotaRef | None:
-        """The quota of a namespace whose workloads name none; None for none.
+        """The quota of a namespace for workloads without a quota label; None for none.
 
-        What exists in a namespace whose quota does not count is charged to nobody's.
+        Workloads of a namespace without a selected quota are charged to no quota.
         """
         found = self._served.serving(namespace)
         if found is None:

@@ -1,1 +1,1 @@
-"""Effects of migrations: Reservations are made and deleted, and statuses of PodMigrationJobs written."""
+"""Effects of migrations: they create and delete Reservations, and write statuses of PodMigrationJobs."""

@@ -1,7 +1,7 @@
-"""Reservations and statuses of PodMigrationJobs as they are written. Pure.
+"""Reservations and statuses of PodMigrationJobs as written to the API server. Pure.
 
-A Reservation belongs to the whole cluster, so whoever reads Reservations reads its template. It holds of a pod what scheduling
-reads: no environment, commands, arguments or mounts.
+A Reservation belongs to the whole cluster, so every reader of Reservations reads its template. The template has the pod's fields
+for scheduling only: no environment, commands, arguments or mounts.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/controllers/migration/reservation/util.go; docs/migration.md.
 """
@@ -20,17 +20,17 @@ Json = dict[str, Any]
 
 API = "scheduling.koordinator.sh/v1alpha1"
 MIGRATIONS, RESERVATIONS = f"/apis/{API}/podmigrationjobs", f"/apis/{API}/reservations"
-#: The label that has a reservation taken before others: the smallest number first.
+#: The label for the order of use of reservations: the smallest number first.
 ORDER = "scheduling.koordinator.sh/reservation-order"
 CREATED_BY = "app.kubernetes.io/created-by"
 
-#: What scheduling reads of a pod, and of its containers.
+#: The fields of a pod, and of its containers, for scheduling.
 _SPEC = (
     "affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "priority", "priorityClassName",
     "preemptionPolicy", "schedulerName", "overhead", "runtimeClassName", "hostNetwork", "os", "resources",
 )  # fmt: skip
 _CONTAINER = ("name", "image", "resources", "ports", "restartPolicy")
-#: Annotations by which a pod states its terms to Koordinator's scheduler, but for what schedulers and evictions answer.
+#: Annotations of a pod for Koordinator's scheduler, without results of schedulers and evictions.
 _TERMS = ("scheduling.koordinator.sh/", "gang.scheduling.koordinator.sh/")
 _ANSWERS = frozenset(
     f"scheduling.koordinator.sh/{one}"
@@ -39,7 +39,7 @@ _ANSWERS = frozenset(
 
 
 def reservation(job: Mapping[str, Any], pod: Mapping[str, Any], now_us: int) -> Json:
-    """The Reservation of a job for its pod: the template that the job gives, completed from the pod; never on the pod's node."""
+    """The Reservation of a job for its pod: the job's template, completed from the pod; never on the pod's node."""
     given = copy.deepcopy((job["spec"].get("reservationOptions") or {}).get("template") or {})
     metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
     spec["template"] = spec.get("template") or _template(pod)
@@ -63,7 +63,7 @@ def reservation(job: Mapping[str, Any], pod: Mapping[str, Any], now_us: int) -> 
 
 
 def named(job: Mapping[str, Any], pod: Mapping[str, Any], made: Mapping[str, Any]) -> Json:
-    """JSON merge patch of a job that names its reservation, and the pod that it moves, on the condition of its uid."""
+    """JSON merge patch of a job with its reservation and its pod, on the condition of its uid."""
     reference = {"apiVersion": API, "kind": "Reservation"}
     reference |= {key: made["metadata"][key] for key in ("name", "uid")}
     return {
@@ -76,7 +76,7 @@ def named(job: Mapping[str, Any], pod: Mapping[str, Any], made: Mapping[str, Any
 
 
 def status(job: Mapping[str, Any], decision: ReportMigration, now_us: int) -> Json:
-    """JSON merge patch of a job's status, on the condition of its version. A condition keeps its time while it does not turn."""
+    """JSON merge patch of a job's status, on the condition of its version. A condition keeps its time while its status is the same."""
     known = {
         (one.get("type"), one.get("status")): one.get("lastTransitionTime")
         for one in (job.get("status") or {}).get("conditions") or ()
@@ -132,7 +132,7 @@ def _template(pod: Mapping[str, Any]) -> Json:
 
 
 def _owner(pod: Mapping[str, Any]) -> Json:
-    """The pods that may use the room: those of the pod's controller; of a pod that waits for a node, itself."""
+    """The pods allowed to use the room: those of the pod's controller; for a pod without a node, the pod itself."""
     metadata = pod["metadata"]
     controllers = (one for one in metadata.get("ownerReferences") or () if one.get("controller"))
     controller = next(controllers, None)
@@ -143,7 +143,7 @@ def _owner(pod: Mapping[str, Any]) -> Json:
 
 
 def _avoid(spec: Json, node: str | None) -> None:
-    """Have a template fit any node but this one."""
+    """Exclude this node from a template."""
     if not node:
         return
     affinity = spec["affinity"] = spec.get("affinity") or {}

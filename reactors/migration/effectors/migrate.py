@@ -1,8 +1,8 @@
-"""Makes the Reservations of migrations, writes the status of PodMigrationJobs, and deletes both. At most once for each decision.
+"""Creates the Reservations of migrations, writes the status of PodMigrationJobs, and deletes both. At most once for each decision.
 
-- *Reserve*: the Reservation is named by the job's uid, so making it twice makes one. One that has the name and belongs to
-  another object is refused. Then the job names it.
-- *Report*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended.
+- *Reserve*: the Reservation has the job's uid as its name, so a second creation changes nothing. An object of that name with
+  another owner is refused. Then the job gets the name of its reservation.
+- *Report*: one merge patch on the condition of the uid and of the version read. An ended job stays ended.
 - *End*: on the condition of the uid.
 
 Source: docs/migration.md; docs/architecture.md (effectors).
@@ -26,16 +26,16 @@ from reactors.migration.shape import OPEN
 Json = dict[str, Any]
 Outcome = tuple[Result, str]
 
-#: Reads of a job that changes meanwhile, before it waits for the next round.
+#: Reads of a changing job, before it waits for the next round.
 ATTEMPTS = 3
 DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
 
 
 class MigrationEffector:
-    """Does the steps of migrations. Keeps :class:`reactors.engine.adapters.Effector`."""
+    """Executes the steps of migrations. Implements :class:`reactors.engine.adapters.Effector`."""
 
-    #: The decisions that it does.
+    #: The decisions executed by it.
     verbs: ClassVar[tuple[type[Decision], ...]] = (
         ReserveRoom, ReportMigration, EndReservation, EndMigration,
     )  # fmt: skip
@@ -44,7 +44,7 @@ class MigrationEffector:
         self._cluster, self._clock = cluster, clock
 
     async def act(self, decision: Decision) -> Outcome:
-        """Do one step, unless it is done, or is about another object by now."""
+        """Execute one step, unless it is done, or its name belongs to another object."""
         if isinstance(decision, ReserveRoom):
             return await self._reserve(decision)
         if isinstance(decision, ReportMigration):
@@ -117,7 +117,7 @@ class MigrationEffector:
         return DONE
 
     async def _job(self, decision: Decision) -> Json | None:
-        """The job as it is now; None where another one has its name."""
+        """The current job; None if another job has its name."""
         found = await self._cluster.get(_path(MIGRATIONS, decision.target.name))
         return found if found["metadata"]["uid"] == decision.target.uid else None
 
