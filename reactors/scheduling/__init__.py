@@ -1,7 +1,7 @@
-"""Scheduling: which node takes a waiting pod, by plugins over columns of numbers. Source: docs/scheduling.md.
+"""Scheduling: plugins over columns of numbers choose the node of a waiting pod. Source: docs/scheduling.md.
 
-The functions here import what computes with numpy when it is first needed: that takes a tenth of a second, which no question
-should pay. Whoever places nothing never imports it.
+The functions here import numpy and its users at their first call: the import takes a tenth of a second. A process without
+placements never imports them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def scheduler_of(
     dealt: Mapping[str, Dealt],
     quotas: Callable[[], QuotaState | None],
 ) -> Scheduler:
-    """A scheduler that has not begun. ``quotas``: makes the state of quotas, where a plugin reads it."""
+    """A scheduler before its begin. ``quotas``: makes the state of quotas, if a plugin reads it."""
     from reactors.scheduling.cycle.passes import Scheduler
 
     return Scheduler(
@@ -40,7 +40,7 @@ def scheduler_of(
 
 
 def quotas_of(cluster: ClusterState, trees: QuotaTrees) -> QuotaState:
-    """What quotas say of pods, before anything is known."""
+    """The state of quotas for pods, before any event."""
     from reactors.scheduling.queueing.quota_state import QuotaState
 
     return QuotaState(cluster, trees)

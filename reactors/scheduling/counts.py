@@ -1,4 +1,4 @@
-"""What the scheduler did over the whole history, counted for its metrics. Pure but for its state."""
+"""Counts of the scheduler's work over the whole history, for its metrics. Pure but for its state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SavedCounts(msgspec.Struct):
 
 
 class SchedulingCounts(Part):
-    """Passes, decisions, and what became of binds."""
+    """Passes, decisions, and results of binds."""
 
     Saved = SavedCounts
     derived = frozenset({"seconds"})
@@ -41,22 +41,21 @@ class SchedulingCounts(Part):
         self.passes = 0
         #: The time of the newest pass, microseconds UTC; 0 = there was none.
         self.newest_us = 0
-        #: Pods that a pass gave a node, and pods that no node took, shadows included.
+        #: Pods placed by a pass, and pods refused by every node, shadows included.
         self.placed = 0
         self.refused = 0
-        #: By result: pods that were observed on the node of their decision (``bound``) or on another one (``elsewhere``), and
-        #: those that were not bound.
+        #: By result: pods observed on the node of their decision (``bound``) or on another one (``elsewhere``), and failed binds.
         self.binds: dict[str, int] = {}
         #: From the creation of a pod to its observation on the node of its decision.
         self.seconds = Histogram(BIND_BOUNDS_US)
 
     @property
     def counted(self) -> Counted:
-        """What the histogram counted."""
+        """The counts of the histogram."""
         return self.seconds.counted
 
     def restore(self, saved: SavedCounts) -> None:
-        """Become what was saved."""
+        """Restore a saved state."""
         super().restore(saved)
         self.seconds = Histogram(BIND_BOUNDS_US, saved.counted)
 
@@ -76,7 +75,7 @@ class SchedulingCounts(Part):
     def observed(
         self, changes: Iterable[Change], assumed: Mapping[str, Assumed], at_us: int
     ) -> None:
-        """The cluster changed. ``assumed``: the pods that have a node ahead of it, by uid."""
+        """Count the changes of the cluster. ``assumed``: the pods with a node ahead of it, by uid."""
         for change in changes:
             found, pod = assumed.get(change.uid), change.after
             if found is None or found.is_shadow or not isinstance(pod, Pod) or not pod.node:

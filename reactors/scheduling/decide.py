@@ -1,7 +1,7 @@
 """The scheduler's decisions from the state as read: passes, as facts. Pure.
 
-A pod that is refused for the same reasons as the last time is recorded by its number alone: its attempt counts for its
-back-off, and nothing new is known of it. A pass that is too large for one event is cut into parts.
+A pod refused for the same reasons as the last time is recorded by its number alone: its attempt counts for its back-off. A pass
+too large for one event is cut into parts.
 
 Source: docs/scheduling.md.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Largest part of a pass, bytes; a message of the stream carries no more (:class:`bus.streams.Stream`).
 MOST_BYTES = 64 * 1024
-#: Reasons of one plugin that are recorded of one pod, those of the most nodes; and the length of one.
+#: Most recorded reasons of one plugin for one pod, those of the most nodes; and the length of one.
 MOST_REASONS = 20
 MOST_LETTERS = 256
 
@@ -34,7 +34,7 @@ MOST_LETTERS = 256
 def concluded(
     state: SchedulingState, scheduler: Scheduler, current: Current
 ) -> Sequence[Concluded]:
-    """The passes that are due on what is known, in parts that are stored together; none where nobody is due."""
+    """The due passes, in parts stored together; none without a due pod."""
     assert isinstance(current.policy, SchedulingPolicy)
     found = attempts(scheduler, state.sequence, state.at_us, current.policy.most_pods)
     empty = SchedulingPassed(

@@ -1,4 +1,4 @@
-"""The scheduler's effects in the process that acts: binds pods as passes decided, and tells waiting pods the reason."""
+"""The scheduler's effects in the acting process: binds from passes, and the reasons on waiting pods."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from reactors.scheduling.cycle.reservation_statuses import Wanted
     from reactors.scheduling.framework.bind_plugins import BindPlugins
 
-#: Between two looks at who waits.
+#: Between two checks of the waiting pods.
 LOOK_SECONDS = 1.0
 
-#: What was found, in the words of the history.
+#: Results, in the words of the history.
 _RESULTS: dict[str, BindResult] = {"refused": "refused", "elsewhere": "stale", "gone": "gone"}
 
 
@@ -65,7 +65,7 @@ def effects(adapters: Adapters) -> EffectorTable:
 
 
 class PlacementSource:
-    """What is outstanding, as the binder asks for it, and who waits; nothing while nothing may be done."""
+    """Outstanding placements for the binder, and waiting pods; none while effects are not allowed."""
 
     def __init__(self, replica: Replica, moves: Moves) -> None:
         self._replica = replica
@@ -73,7 +73,7 @@ class PlacementSource:
 
     @property
     def position(self) -> int:
-        """The newest event that was read."""
+        """The newest event read."""
         return self._replica.sequence
 
     async def moved(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ class PlacementSource:
         await self._moves.next(seconds)
 
     def decisions(self) -> Iterator[tuple[str, str]]:
-        """Pod and decision of all that are outstanding, the oldest first."""
+        """Pod and decision of all outstanding placements, the oldest first."""
         if not self._replica.policies.is_paused:
             yield from ((one.uid, one.decision) for one in self._state.outstanding)
 
@@ -107,16 +107,16 @@ class PlacementSource:
         )  # fmt: skip
 
     def statuses(self) -> Iterator[Wanted]:
-        """The reservations whose statuses are to be written; none while nothing may be done."""
+        """The reservations with a status to write; none while effects are not allowed."""
         replica, scheduler = self._replica, self._state.scheduler
         current = replica.policies.of(NAME)
         if current is None or current.mode != "on" or replica.policies.is_paused or scheduler is None:  # fmt: skip
             return iter(())
-        # What computes is there where something is placed.
+        # The computing modules are imported where pods are placed.
         from reactors.scheduling.cycle.reservation_statuses import wanted
 
         state = replica.cluster_state
-        # Times are those of ticks, which a jump of the clock holds.
+        # Times are those of ticks; a tick after a jump of the clock is held.
         now_us = replica.interlocks.ticked_us
         found = wanted(scheduler, state.pods, state.reservations, now_us)
         return (
@@ -134,7 +134,7 @@ class PlacementSource:
         return self._state.overtaken(found)
 
     def binding(self, placement: Placement) -> tuple[BindPlugins, Known] | None:
-        """Who binds a pod, and what they may read; None where nothing is known of it any more."""
+        """The Bind plugins of a pod, and their input; None if the pod is unknown."""
         scheduler = self._state.scheduler
         found = scheduler.assumed.get(placement.uid) if scheduler is not None else None
         if scheduler is None or found is None:
@@ -147,14 +147,14 @@ class PlacementSource:
         return scheduler.runners.binders[found.profile], known
 
     def annotations(self, placement: Placement) -> dict[str, str]:
-        """What plugins have written on a pod when it is bound."""
+        """The plugins' annotations for a pod's binding."""
         scheduler = self._state.scheduler
         return scheduler.assumed_pods.annotations(placement.uid) if scheduler is not None else {}
 
     def waiting(self) -> dict[str, tuple[NoticedPod, str]]:
-        """Every pod that was tried, or never will be as it is, and why it has no node; by uid.
+        """Every tried pod, and every pod never tried as it is, with the reason of its wait; by uid.
 
-        Of a pod with scheduling gates the API server says so itself.
+        The API server itself reports a pod with scheduling gates.
         """
         current, scheduler = self._replica.policies.of(NAME), self._state.scheduler
         if current is None or current.mode != "on" or scheduler is None:
@@ -163,14 +163,14 @@ class PlacementSource:
             one.pod.uid: (self._subject(scheduler, name, one.pod), one.reason)
             for name, queue in scheduler.queues.items()
             for one in queue
-            # A reservation is told in its own status.
+            # A reservation has its reason in its own status.
             if one.pod.uid in self._replica.cluster_state.pods
             and one.reason
             and not (one.place is Place.GATED and _has_gates(one.pod.constraints))
         }
 
     def late(self) -> list[str]:
-        """NAMESPACE/NAME of the pods that are to be bound, and should have been observed on their nodes by now."""
+        """NAMESPACE/NAME of the pods with a bind overdue for observation."""
         current, scheduler = self._replica.policies.of(NAME), self._state.scheduler
         if (
             current is None
@@ -179,14 +179,14 @@ class PlacementSource:
             or scheduler is None
         ):
             return []
-        # What computes is there where something is placed.
+        # The computing modules are imported where pods are placed.
         from reactors.scheduling.cycle.claim_states import bindable_us
 
         pods, at_us = self._replica.cluster_state.pods, self._state.at_us
         outstanding = [one for one in scheduler.assumed_pods.outstanding() if one.uid in pods]
         late = [pods[one.uid] for one in outstanding if one.deadline_us <= at_us]
         volumes = scheduler.columns.volumes
-        # A pod whose volume is being made is not bound yet.
+        # A pod whose volume is being created is not bound yet.
         return [
             f"{pod.namespace}/{pod.name}"
             for pod in late
@@ -210,7 +210,7 @@ def _has_gates(constraints: object) -> bool:
 
 
 def subject(profile: str, namespace: str, name: str, uid: str) -> NoticedPod:
-    """A pod as it is told of; its scheduler is the profile that it names."""
+    """A pod for notices; its scheduler is its profile."""
     return NoticedPod(namespace, name, uid, profile)
 
 
@@ -221,7 +221,7 @@ def announce_bound(notices: PodNotices, placement: Placement) -> None:
 
 
 async def watching(placements: PlacementSource, notices: PodNotices) -> None:
-    """Hand on who waits, for ever, when something may have changed."""
+    """Hand on the waiting pods, for ever, after possible changes."""
     position = -1
     while True:
         if placements.position != position:
@@ -236,7 +236,7 @@ async def settle(
     cluster: str,
     found: Sequence[tuple[Placement, Outcomes]],
 ) -> None:
-    """Say which pods were not bound. Said twice it counts once, as it names the pass."""
+    """Publish the failed binds. A second publication counts once, as it names the pass."""
     by_profile: dict[str, list[FailedBind]] = {}
     for placement, one in found:
         by_profile.setdefault(placement.profile, []).append(
@@ -265,7 +265,7 @@ async def settle(
 def trouble(
     binder: Binder, notices: PodNotices, placements: PlacementSource, statuses: ReservationStatuses
 ) -> Iterator[str]:
-    """What keeps the scheduler from its work now, in sentences with the API server's words."""
+    """The obstacles to the scheduler's work now, in sentences with the API server's words."""
     if binder.trouble:
         yield f"pods are not bound, and tried again: {binder.trouble}"
     elif late := placements.late():

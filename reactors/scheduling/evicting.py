@@ -1,6 +1,6 @@
-"""Who is evicted now so that a nominated pod gets room: one decision for each victim, until it is settled. Pure.
+"""Evictions for nominated pods: one decision for each victim, until it is settled. Pure.
 
-The interlocks and limits of the engine cut the rest off; the next tick decides anew, on what is left.
+The interlocks and limits of the engine cut the rest off; the next tick decides anew on the remaining pods.
 
 Source: docs/scheduling.md; docs/reliability.md.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reactors.scheduling.settings import SchedulingPolicy
     from reactors.scheduling.state import SchedulingState
 
-#: The reason of an eviction that makes room on a node for a more important pod.
+#: The reason of an eviction for a more important pod on a node.
 PREEMPTED = "pod-preempted"
 #: A decision may be done so long after it was made.
 EXPIRES_US = 300 * SECOND_US
@@ -28,8 +28,10 @@ EXPIRES_US = 300 * SECOND_US
 def decide(
     state: SchedulingState, trigger: Trigger, policy: SchedulingPolicy
 ) -> Sequence[ProposedDecision]:
-    """What follows from the nominations, the oldest first; of each, or of a gang's, those alone that a disruption budget covers,
-    until they end: where one of them may not go, the others need not.
+    """The evictions for nominations, the oldest first.
+
+    Of each nomination, or of a gang's, only victims under a disruption budget are evicted until they have ended: if one of them
+    may not be evicted, the others need not be.
     """
     scheduler, drafts = state.scheduler, dict[str, ProposedDecision]()
     if scheduler is None or policy.preemption == "off":
@@ -61,7 +63,7 @@ def decide(
 
 
 def overtaken(state: SchedulingState, decision: Decision, policy: SchedulingPolicy) -> str:
-    """Why a pod need not go any more by what is known since, a token; "" = it must."""
+    """The reason why newer facts make an eviction unnecessary, as a token; "" = it is still needed."""
     pod, scheduler = state.pod(decision.key), state.scheduler
     if pod is None or pod.is_ended:
         return "gone"

@@ -76,7 +76,7 @@ def named(job: Mapping[str, Any], pod: Mapping[str, Any], made: Mapping[str, Any
 
 
 def status(job: Mapping[str, Any], decision: ReportMigration, now_us: int) -> Json:
-    """JSON merge patch of a job's status, on the condition of its version. A condition keeps its time while its status is the same."""
+    """JSON merge patch of a job's status, on the condition of its version. A condition keeps its time while its status stays."""
     known = {
         (one.get("type"), one.get("status")): one.get("lastTransitionTime")
         for one in (job.get("status") or {}).get("conditions") or ()

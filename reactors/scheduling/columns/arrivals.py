@@ -1,7 +1,7 @@
-"""Statistics of the pods that arrived so far, for packing policies that learn. Pure but for its state.
+"""Statistics of the pods arrived so far, for packing policies with learning. Pure but for its state.
 
-Kinds of pods are counted as they arrive. A lesson is what was known at one time; it is renewed when the number of pods has
-grown by 30 %, so that what was said of nodes by an older lesson is kept in between.
+Kinds of pods are counted at their arrival. A lesson is a copy of the counts at one time. It is renewed after a growth of 30 % in
+pods, so plugins keep their answers about nodes from one lesson to the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reactors.scheduling.shape import SavedArrivals
 #: A lesson is renewed after this many pods, and then when their number has grown by this.
 FIRST_AFTER = 50
 GROWTH = 1.3
-#: Kinds that are counted. Beyond, every count is halved, and what was seen once is forgotten.
+#: Most kinds counted. Beyond, every count is halved, and kinds met once are forgotten.
 MOST_KINDS = 4_096
 
 
@@ -29,7 +29,7 @@ class Lesson(msgspec.Struct, frozen=True, eq=False):
 
 
 class Arrivals:
-    """Pods as they arrive, each counted once by who calls."""
+    """Arrived pods. The caller counts each once."""
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, int] = {}
@@ -39,7 +39,7 @@ class Arrivals:
         self.lesson = Lesson(0, {})
 
     def saved(self) -> SavedArrivals:
-        """What a snapshot holds."""
+        """The part of a snapshot for arrivals."""
         lesson, kinds = self.lesson, [*self._kinds.items()]
         return SavedArrivals(
             self._count, self._learn_at, kinds, lesson.number, [*lesson.kinds.items()]
@@ -47,7 +47,7 @@ class Arrivals:
 
     @classmethod
     def restored(cls, saved: SavedArrivals) -> Arrivals:
-        """What was saved."""
+        """Arrivals from a snapshot."""
         found = cls()
         found._count, found._learn_at = saved.count, saved.learn_at
         found._kinds = dict(saved.kinds)

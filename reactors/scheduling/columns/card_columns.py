@@ -11,7 +11,7 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import cards
 from reactors.scheduling.columns.nodes import Ints, SmallInts, moved
 
-#: Column of ``kinds`` for pods with shares, and the most cards of one pod that have a column of their own.
+#: Column of ``kinds`` for pods with shares, and the most cards of one pod with a column of their own.
 SHARE, MOST_COUNTED = 0, cards.WIDTH
 
 
@@ -52,7 +52,7 @@ class CardColumns:
     def count(
         self, row: int, pod: Pod, request: tuple[int, int, int], on: tuple[int, ...], sign: int
     ) -> None:
-        """A pod that requests cards holds them on a node, with ``sign`` -1 no more. ``on``: these cards, if known."""
+        """Count a pod's cards on a node, or with ``sign`` -1 take them off. ``on``: the cards, if known."""
         count, milli, size = request
         self.kinds[row, SHARE if milli < cards.WHOLE else min(count, MOST_COUNTED)] += sign
         if sign > 0:

@@ -1,8 +1,7 @@
 """Idle thousandths of each GPU card of a node. Pure.
 
-A decision may name the cards of a pod. Of the others, whose cards nobody told, a whole card is taken to be the first
-idle one and a share to lie on the fullest card that has room, pods in the order in which they began, so that the same
-pods always give the same cards.
+A decision may name the cards of a pod. Cards of other pods are assumed, in the order of the pods' starts: a whole card is the
+first idle one, and a share is on the fullest card with room. So the same pods always give the same cards.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from projections.cluster import Pod
 
-#: Cards of a node that the columns have room for from the beginning.
+#: Cards of a node with room in the columns from the beginning.
 WIDTH = 8
-#: Most cards of one node that are told apart.
+#: Most cards of one node.
 MOST_CARDS = 64
 #: Thousandths of one card.
 WHOLE = 1000
@@ -31,13 +30,13 @@ _RATIO, _MEMORY, _SHARED = (
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False):
-    """A pod's holding of a node's cards: ``milli`` of each of ``count`` cards, on ``on`` where that is known."""
+    """A pod's holding of a node's cards: ``milli`` of each of ``count`` cards, on the cards ``on`` if known."""
 
     started_us: int
     count: int
     milli: int
     on: tuple[int, ...] = ()
-    #: Bytes of each card, where it asked for these: what part that is follows from the node.
+    #: Bytes of each card, for a request in bytes: the node's cards determine the share.
     size: int = 0
 
     def part(self, memory: int) -> int:
@@ -46,9 +45,9 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
 
 
 def wanted(pod: Pod, memory: int = 0) -> tuple[int, int]:
-    """(cards, thousandths of each) that a pod requests; (0, 0) for none. Beyond one card, a share is whole cards.
+    """(cards, thousandths of each) requested by a pod; (0, 0) for none. Beyond one card, a share is whole cards.
 
-    Who asks for memory alone asks for that part of a card of ``memory`` bytes; 0 = nobody says how much a card has.
+    A request of memory alone is for its part of a card of ``memory`` bytes; 0 = the memory of the card is unknown.
     """
     for name in _COUNTED:
         amount = pod.demand.get(f"requests.{name}", 0)
@@ -90,13 +89,13 @@ def memory_of(allocatable: Mapping[str, str]) -> int:
 
 
 def bytes_of(pod: Pod) -> int:
-    """Bytes of each card that a pod requests which names no other part of cards; 0 = it is no such pod."""
+    """Bytes of each card requested by a pod without any other request of cards; 0 = it is no such pod."""
     count, _ = wanted(pod)
     return 0 if count else _asked(pod, _MEMORY) // max(_asked(pod, _SHARED), 1)
 
 
 def parts_of(pod: Pod) -> tuple[int, int, int]:
-    """(cards, thousandths of each, bytes of each) that a pod has of whatever node it is on; no cards = nothing."""
+    """(cards, thousandths of each, bytes of each) of a pod on any node; no cards = nothing."""
     count, milli = wanted(pod)
     size = bytes_of(pod)
     if size:

@@ -1,6 +1,6 @@
-"""Pods on nodes, those that selectors cannot tell apart together. Kept by the columns.
+"""Pods on nodes, grouped by namespace, labels and terms, as selectors treat equal pods alike. Kept by the columns.
 
-Pods have few of their labels in the history, so there are far fewer such crowds than pods.
+Pods have few of their labels in the history, so there are far fewer such groups than pods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from projections.cluster import Pod
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
-#: Namespace, labels, whether it ends, terms of affinity, labels of these that are not kept.
+#: Namespace, labels, whether it is being deleted, terms of affinity, and their labels missing in the history.
 Key = tuple[str, tuple[tuple[str, str], ...], bool, bytes, tuple[str, ...]]
 
 
@@ -23,17 +23,17 @@ class Crowd(msgspec.Struct):
 
     namespace: str
     labels: Mapping[str, str]
-    #: Their deletion was asked for.
+    #: Their deletion was requested.
     is_terminating: bool
     affinity: Affinity | None
-    #: Labels that its terms name and that the history does not keep.
+    #: Labels in its terms and missing in the history.
     unkept: tuple[str, ...] = ()
     #: How many are on each row.
     on: dict[int, int] = {}
 
 
 class Crowds:
-    """All pods that are on nodes."""
+    """All pods on nodes."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Crowd] = {}
@@ -70,12 +70,12 @@ class Crowds:
         return iter(self._all.values())
 
     def choosy(self) -> Iterable[Crowd]:
-        """The crowds that want to be near other pods, or far from them."""
+        """The groups with terms of affinity or anti-affinity."""
         return self._choosy.values()
 
 
 def labels_of(pod: Pod) -> dict[str, str]:
-    """The labels that selectors of pods see."""
+    """The labels of a pod for selectors."""
     constraints = pod.constraints
     if constraints is None or not constraints.template_labels:
         return pod.labels

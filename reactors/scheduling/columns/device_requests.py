@@ -1,4 +1,4 @@
-"""Names of device resources, and what a pod requests of them. Pure."""
+"""Names of device resources, and a pod's requests of them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 Amounts = Mapping[str, int]
 
 _KOORDINATOR = "koordinator.sh/"
-#: The prefix that Koordinator 1.0 wrote.
+#: The prefix in Koordinator 1.0.
 _OLDER = "kubernetes.io/"
 GPU, CORE, RATIO, MEMORY, SHARED = (
     _KOORDINATOR + name
@@ -17,7 +17,7 @@ RDMA, FPGA = _KOORDINATOR + "rdma", _KOORDINATOR + "fpga"
 NVIDIA, AMD, HYGON = "nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu"
 NPU_CORE, NPU_CPU, NPU_DVPP = ("huawei.com/npu-" + name for name in ("core", "cpu", "dvpp"))
 
-#: What each kind of device is requested by.
+#: Resource names of each kind of device.
 KINDS: dict[str, tuple[str, ...]] = {
     "gpu": (NVIDIA, AMD, HYGON, GPU, SHARED, CORE, MEMORY, RATIO, NPU_CORE, NPU_CPU, NPU_DVPP),
     "rdma": (RDMA,),
@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 
 def requested(demand: Amounts) -> dict[str, dict[str, int]]:
-    """By kind of device: what the requests of a demand are, in the newer names; 0 is nothing."""
+    """By kind of device the requests of a demand, in the newer names; requests of 0 are left out."""
     found: dict[str, dict[str, int]] = {}
     for key, amount in demand.items():
         prefix, _, name = key.partition(".")

@@ -21,7 +21,7 @@ BY_NODE = frozenset({NodeLoad.kind, NodeDevices.kind, NodeTopology.kind})
 
 
 class ClusterFacts:
-    """Facts of a cluster beside its columns."""
+    """Facts of a cluster in addition to its columns."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -64,11 +64,11 @@ class ClusterFacts:
         return self._cluster.load_of(node)
 
     def devices(self, node: str) -> NodeDevices | None:
-        """The devices of a node; None where no agent says them."""
+        """The devices of a node; None without a report of an agent."""
         return self._cluster.devices_of(node)
 
     def topology(self, node: str) -> NodeTopology | None:
-        """How the CPUs of a node lie; None where no agent says it."""
+        """The CPU topology of a node; None without a report of an agent."""
         return self._cluster.topology_of(node)
 
     def namespace_labels(self, name: str) -> dict[str, str]:

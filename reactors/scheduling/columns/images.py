@@ -1,4 +1,4 @@
-"""How large an image is on each node, for the images that pods ask for: read from the nodes' texts when it is asked first."""
+"""The size of an image on each node, for the images of pods: read from the nodes' texts at the first use of an image."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-#: Images of which the sizes are kept.
+#: Most images with kept sizes.
 KEPT = 256
 
 
 class ImageSizes:
-    """Columns of bytes by image; -1 = the node does not have it."""
+    """Columns of bytes by image; -1 = missing on the node."""
 
     def __init__(self) -> None:
         self._sizes: OrderedDict[str, npt.NDArray[np.int64]] = OrderedDict()
 
     def of(self, image: str, texts: Iterable[str]) -> npt.NDArray[np.int64]:
-        """The sizes of an image; ``texts`` are what all nodes say, in the order of rows."""
+        """The sizes of an image; ``texts``: the reports of all nodes, in the order of rows."""
         found = self._sizes.get(image)
         if found is None:
             found = np.array([size_in(text, image) for text in texts], np.int64)
@@ -31,7 +31,7 @@ class ImageSizes:
         return found
 
     def describe(self, row: int, text: str) -> None:
-        """What a node says now."""
+        """Read a node's new report."""
         for image, sizes in self._sizes.items():
             sizes[row] = size_in(text, image)
 
@@ -41,7 +41,7 @@ class ImageSizes:
 
 
 def size_in(text: str, image: str) -> int:
-    """The size that a node's text gives an image; -1 = none."""
+    """The size of an image in a node's text; -1 = none."""
     at = text.find(f"{image}=")
     if at < 0:
         return -1

@@ -68,12 +68,12 @@ class NodeLabels:
         return self.texts.setdefault(text, len(self.texts) + 1)
 
     def of(self, key: str) -> SmallInts:
-        """What each node has under a label, as numbers of texts; 0 = nothing."""
+        """The texts of a label on each node, as their numbers; 0 = no such label."""
         found = self._columns.get(key)
         return np.zeros(self.model.size, np.int32) if found is None else found
 
     def per_domain(self, key: str, rows: Ints, amounts: Ints) -> Ints:
-        """The sum of ``amounts``, given for ``rows``, over each node's domain: the nodes that share its text of a label.
+        """The sum of ``amounts``, given for ``rows``, over each node's domain: the nodes sharing its text of a label.
 
         0 for a node without the label.
         """

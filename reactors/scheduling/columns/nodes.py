@@ -1,4 +1,4 @@
-"""Types of columns over nodes, one row for each node in the order of uids, and what makes them of nodes' words. Pure."""
+"""Types of columns over nodes, one row for each node in the order of uids, and their values from nodes' reports. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bus.errors import QuantityError
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
 SmallInts: TypeAlias = npt.NDArray[np.int32]
-#: Rows to look at: all of them (a slice), or some, ascending.
+#: A selection of rows: all of them (a slice), or some, ascending.
 Rows: TypeAlias = slice | npt.NDArray[np.intp]
 
 ALL = slice(None)
 #: Largest amount of a column: sums of 8,192 such amounts, and 100 times one, stay inside int64.
 MOST = 2**50
-#: Resources that every layout begins with, in this order.
+#: The first resources of every layout, in this order.
 CPU, MEMORY, STORAGE = 0, 1, 2
 BASIC = ("cpu", "memory", "ephemeral-storage")
-#: Pods that a node takes where its allocatable names no number.
+#: A node's limit of pods if its allocatable has none.
 UNBOUNDED_PODS = 2**31 - 1
 
 T = TypeVar("T", bound=np.generic)
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=np.generic)
 def moved(
     column: npt.NDArray[T], order: npt.NDArray[np.intp], is_new: npt.NDArray[np.intp], fill: int
 ) -> npt.NDArray[T]:
-    """The rows of a column in a new order; those that are new have ``fill``."""
+    """The rows of a column in a new order; new rows have ``fill``."""
     if not len(column):
         return np.full((len(order), *column.shape[1:]), fill, column.dtype)
     found = column[order]
@@ -41,7 +41,7 @@ def moved(
 
 
 def amounts_of(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Amounts of a node's quantities, cpu in milli, rounded down; one that cannot be read is 0."""
+    """Amounts of a node's quantities, cpu in milli, rounded down; an unreadable one is 0."""
     found = {}
     for name, text in quantities.items():
         try:

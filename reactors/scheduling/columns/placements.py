@@ -13,9 +13,9 @@ from reactors.scheduling.shape import Dealt, holds
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a node, and the cards and CPUs that a decision gave it; cards by its annotation (``is_said``) where none did.
+    """A pod on a node, and its cards and CPUs by a decision; cards by its annotation (``is_said``) without one.
 
-    ``terms``: what it wanted of its devices when it got them.
+    ``terms``: its device terms at the time of the decision.
     """
 
     pod: Pod
@@ -27,15 +27,15 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Placements:
-    """Where each pod of a cluster counts. ``dealt``: which cards decisions gave to pods that are bound already, by uid."""
+    """The node of each pod of a cluster. ``dealt``: the cards allocated by decisions to pods already bound, by uid."""
 
     def __init__(
         self, cluster: ClusterState, requests: Requests, dealt: Mapping[str, Dealt] | None = None
     ) -> None:
         self._cluster, self._requests = cluster, requests
-        #: Cards that decisions gave to pods, by uid, until the pod is gone or lies elsewhere.
+        #: Cards allocated to pods by decisions, by uid, until the pod is gone or is on another node.
         self.dealt: dict[str, Dealt] = dict(dealt or {})
-        #: Pods that were placed ahead of the history, by uid.
+        #: Pods placed ahead of the history, by uid.
         self.ahead: dict[str, Placed] = {}
 
     def follow(self, change: Change) -> Placed | None:
@@ -48,7 +48,7 @@ class Placements:
         return found or self.ahead.get(change.uid)
 
     def place(self, pod: Pod, node: str, on: tuple[int, ...], cpus: HeldCpus | None) -> Placed:
-        """A pod counts on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
+        """Count a pod on a node from now on, ahead of the history, until it is observed there, gone or taken back."""
         terms = _terms_of(pod, self.dealt.get(pod.uid), node, on)
         placed = self.ahead[pod.uid] = Placed(pod, node, on, cpus, terms=terms)
         if on or cpus is not None:
@@ -56,7 +56,7 @@ class Placements:
         return placed
 
     def take_back(self, uid: str) -> Placed | None:
-        """A pod that was placed ahead of the history counts where that has it; None = nowhere."""
+        """Count a pod placed ahead of the history on its recorded node again; None = on none."""
         self.ahead.pop(uid, None)
         pod = self._cluster.pods.get(uid)
         found = self.seen(pod) if pod is not None and holds(pod) else None
@@ -64,12 +64,12 @@ class Placements:
         return found
 
     def seen(self, pod: Pod) -> Placed:
-        """A pod on the node that it names, with its cards and CPUs."""
+        """A pod on its recorded node, with its cards and CPUs."""
         dealt = self.dealt.get(pod.uid)
         here = dealt if dealt is not None and dealt.node == pod.node else None
         is_new = here is None or not (here.cards or here.is_said)
         if is_new and holds(pod) and (pod.devices or self._requests.of(pod).has_devices):
-            # What the annotation said first counts, also if that was nothing: later words could be meant to free a card.
+            # The first annotation counts, also an empty one: a later change could be meant to free a card.
             cpus = here.cpus if here is not None else None
             here = self.dealt[pod.uid] = _as_annotated(pod, cpus)
         if here is None:
@@ -77,20 +77,20 @@ class Placements:
         return Placed(pod, pod.node, here.cards, here.cpus, here.is_said and bool(here.cards), here.terms)  # fmt: skip
 
     def _settle(self, uid: str, found: Placed | None) -> None:
-        """Forget what a pod was dealt where it is not, or is no more."""
+        """Forget the allocations of a pod that left its node, or is gone."""
         dealt = self.dealt.get(uid)
         if dealt is not None and (found is None or found.node != dealt.node):
             del self.dealt[uid]
 
 
 def _terms_of(pod: Pod, known: Dealt | None, node: str, on: tuple[int, ...]) -> DeviceTerms | None:
-    """What a pod wants of its devices; where it is placed once more, after a restart say, what it wanted before."""
+    """A pod's device terms; at a repeated placement, for example after a restart, its terms before."""
     if known is not None and (known.node, known.cards) == (node, on):
         return known.terms
     return pod.constraints.devices if pod.constraints is not None else None
 
 
 def _as_annotated(pod: Pod, cpus: HeldCpus | None) -> Dealt:
-    """What the annotation of a pod says of its devices."""
+    """The devices in the annotation of a pod."""
     on = pod.devices or ()
     return Dealt(pod.node, on, is_said=True, cpus=cpus, terms=_terms_of(pod, None, pod.node, on))

@@ -1,4 +1,4 @@
-"""Requests of a pod to GPU nodes, as packing policies see them. Pure."""
+"""Requests of a pod to GPU nodes, as packing policies read them. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import cards
 from reactors.scheduling.columns.cards import WHOLE
 
-#: (cpu, thousandths of each card, cards, which nodes will do): what typical pods are told apart by.
+#: (cpu, thousandths of each card, cards, selection of nodes): the key of typical pods.
 Kind: TypeAlias = tuple[int, int, int, tuple[str, ...]]
 
-#: Part of all pods that the typical ones cover.
+#: Part of all pods covered by the typical ones.
 COVERED = 0.95
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -41,13 +41,13 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def shape_of(pod: Pod, memory: int = 0) -> Shape:
-    """What a pod asks for, of cards of ``memory`` bytes where it asks for bytes."""
+    """The request of a pod, of cards of ``memory`` bytes for a request in bytes."""
     count, milli = cards.wanted(pod, memory)
     return Shape(pod.demand.get("requests.cpu", 0), count, milli)
 
 
 def selection_of(pod: Pod) -> str:
-    """The terms by which a pod selects nodes, in one form; "" = any node will do."""
+    """A pod's terms for nodes, in one form; "" = any node."""
     found = pod.constraints
     if found is None:
         return ""
@@ -59,20 +59,20 @@ def selection_of(pod: Pod) -> str:
 
 
 def selecting(selection: str) -> PodConstraints:
-    """The terms that :func:`selection_of` wrote down."""
+    """The terms from a text of :func:`selection_of`."""
     selector, required = _decode(selection)
     return PodConstraints(node_selector=selector, affinity=Affinity(NodeAffinity(required)))
 
 
 def kind_of(pod: Pod) -> Kind:
-    """The kind that a pod counts as."""
+    """The kind of a pod."""
     shape = shape_of(pod)
     selection = selection_of(pod) if shape.cards else ""
     return shape.cpu_milli, shape.milli, shape.cards, (selection,) if selection else ()
 
 
 def typical_kinds(counts: Mapping[Kind, int]) -> list[tuple[Kind, float]]:
-    """The most frequent kinds that cover 95 % of the pods with their parts, by falling count, then by falling kind."""
+    """The most frequent kinds, together 95 % of the pods, with their parts; by falling count, then by falling kind."""
     total, covered, found = sum(counts.values()), 0, []
     for count, kind in sorted(((count, kind) for kind, count in counts.items()), reverse=True):
         if covered >= COVERED * total:

@@ -11,14 +11,14 @@ from reactors.scheduling.columns import cards
 from reactors.scheduling.columns.device_requests import requested
 from reactors.scheduling.columns.nodes import MOST
 
-#: Distinct demands that are known as columns.
+#: Most distinct demands kept as columns.
 KNOWN_DEMANDS = 16_384
 
 REQUESTS = "requests."
 
 
 class ColumnRequest(msgspec.Struct, frozen=True, gc=False):
-    """What a demand requests, as (column, amount), by name what no node offers, and what of cards."""
+    """The requests of a demand as (column, amount), by name the ones offered by no node, and the cards."""
 
     demand: dict[str, int]
     amounts: list[tuple[int, int]]
@@ -28,15 +28,15 @@ class ColumnRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Requests:
-    """The requests of pods, each demand read once. ``resources``: the column of each resource, as long as none is new."""
+    """The requests of pods, each demand read once. ``resources``: the column of each resource, while none is new."""
 
     def __init__(self, resources: Mapping[str, int]) -> None:
         self._resources = resources
-        #: By the id of pods' demands, which many share.
+        #: By the id of pods' demands, shared by many pods.
         self._known: dict[int, ColumnRequest] = {}
 
     def of(self, pod: Pod) -> ColumnRequest:
-        """The request of a pod. What no node offers has no column: tenants may name anything."""
+        """The request of a pod. A resource offered by no node has no column: tenants may use any name."""
         demand = pod.demand
         known = self._known.get(id(demand))
         if known is not None and known.demand is demand:

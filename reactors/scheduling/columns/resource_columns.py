@@ -25,7 +25,7 @@ class ResourceColumns:
         #: [nodes x resources]: cpu in milli, all others in whole units. Free may be below 0.
         self.allocatable: Ints = np.zeros((0, width), np.int64)
         self.free: Ints = np.zeros((0, width), np.int64)
-        #: [nodes x 2]: cpu and memory of its pods, where a container that requests none counts 100m and 200 MiB.
+        #: [nodes x 2]: cpu and memory of its pods; a container without a request counts 100m and 200 MiB.
         self.nonzero: Ints = np.zeros((0, 2), np.int64)
 
     def move(self, order: npt.NDArray[np.intp], is_new: npt.NDArray[np.intp]) -> None:
@@ -54,7 +54,7 @@ class ResourceColumns:
         self.free[row] = self.allocatable[row] - used
 
     def _column(self, resource: str) -> int:
-        """The column of a resource that a node offers; of a new one that which pods on nodes have of it already."""
+        """The column of a resource offered by a node; a new column starts with the requests of the pods on nodes."""
         at = self.names.get(resource)
         if at is None:
             at = self.names[resource] = len(self.names)
@@ -68,7 +68,7 @@ class ResourceColumns:
         return at
 
     def request(self, pod: Pod) -> Ints:
-        """What a pod requests, one amount for each column."""
+        """The request of a pod, one amount for each column."""
         request = np.zeros(self.free.shape[1], np.int64)
         for at, amount in self.requests.of(pod).amounts:
             request[at] = amount

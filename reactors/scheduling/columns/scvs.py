@@ -30,7 +30,7 @@ class ScvColumns(msgspec.Struct, frozen=True):
 
 
 def cards_of(objects: Iterable[Scv], rows: Mapping[str, int]) -> ScvColumns:
-    """Of the nodes that have a row."""
+    """The cards of all nodes with a row."""
     sums = np.zeros((4, len(rows)), np.int64)
     cards: list[tuple[int, ...]] = []
     for one in objects:

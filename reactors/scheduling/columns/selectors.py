@@ -1,4 +1,4 @@
-"""Selectors: the nodes that a selector matches, and the pods that a pod's own selector matches. Pure.
+"""Selectors: the nodes matched by a selector, and the pods matched by a pod's own selector. Pure.
 
 Source: Kubernetes API reference, core/v1 NodeSelectorTerm.
 """
@@ -19,14 +19,14 @@ from bus.events.constraints import (
 )
 from reactors.scheduling.columns.table import Bools, Columns, SmallInts
 
-#: The only field of nodes that a term may name.
+#: The only node field allowed in a term.
 NAME = "metadata.name"
-#: What every 64-bit integer is read from.
+#: The form of 64-bit integers.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def required_nodes(constraints: PodConstraints | None, columns: Columns) -> Bools | None:
-    """The nodes that a pod's node selector and required node affinity leave; None for all."""
+    """The nodes matching a pod's node selector and required node affinity; None for all."""
     found = None
     if constraints is None:
         return None
@@ -41,7 +41,7 @@ def required_nodes(constraints: PodConstraints | None, columns: Columns) -> Bool
 
 
 def any_term(selector: NodeSelector, columns: Columns) -> Bools:
-    """The nodes that fit one of the terms."""
+    """The nodes matching one of the terms."""
     found = np.zeros(len(columns.nodes), np.bool_)
     for term in selector.node_selector_terms or ():
         found |= nodes_of(term, columns)
@@ -49,7 +49,7 @@ def any_term(selector: NodeSelector, columns: Columns) -> Bools:
 
 
 def nodes_of(term: NodeSelectorTerm, columns: Columns) -> Bools:
-    """The nodes that fit all of a term; none where it is empty."""
+    """The nodes matching a whole term; none for an empty one."""
     parts = [_by_label(one, columns) for one in term.match_expressions or ()]
     parts += [_by_name(one, columns) for one in term.match_fields or ()]
     found = np.full(len(columns.nodes), bool(parts))

@@ -1,7 +1,7 @@
-"""The cluster as columns of integers, one row for each node in the order of uids: what scheduling plugins read.
+"""The cluster as columns of integers, one row for each node in the order of uids, for scheduling plugins.
 
-Follows :class:`projections.cluster.ClusterState` change by change. Everything is an exact integer, so the columns are a
-function of what exists, in whatever order it came. Where a node comes or goes, the others' rows move as they are.
+Follows :class:`projections.cluster.ClusterState` change by change. Everything is an exact integer, so the columns are a function
+of the existing objects, in any order of arrival. When a node comes or goes, the rows of the others move unchanged.
 """
 
 from __future__ import annotations
@@ -57,11 +57,10 @@ __all__ = [
 Port: TypeAlias = tuple[str, int, str]
 #: All addresses of a node.
 ANY = "0.0.0.0"
-#: Resources, labels, texts and sets of taints that may be kept though no node says them any more, of each as many as are
-#: said and these.
+#: Most resources, labels, texts and sets of taints kept after their last node is gone: for each, as many as are in use plus these.
 SPARE = 256
 
-#: The columns that move with their nodes; a new row has 0.
+#: The columns moved with their nodes; a new row has 0.
 _MOVED = (
     "changed_at", "confirmed_at", "pods", "most_pods", "unschedulable", "is_cut",
 )  # fmt: skip
@@ -72,54 +71,54 @@ _uid = attrgetter("uid")
 
 
 class Columns:
-    """Columns over the nodes of one cluster and the room that its pods leave. Plugins read them and change nothing.
+    """Columns over the nodes of one cluster and the room left by its pods. Plugins read them and change nothing.
 
-    ``dealt``: which cards decisions gave to pods that are bound already, by uid.
+    ``dealt``: the cards allocated by decisions to pods already bound, by uid.
     """
 
     def __init__(self, cluster: ClusterState, dealt: Mapping[str, Dealt] | None = None) -> None:
         self._cluster = cluster
-        #: Uids of pods that are not counted now, for a trial.
+        #: Uids of pods lifted for a trial.
         self.lifted: set[str] = set()
-        #: The nodes among which a trial places a gang; None = all.
+        #: The nodes allowed for a gang in a trial; None = all.
         self.domain: Bools | None = None
         #: The time of the newest event of the history.
         self.at_us = 0
-        #: Counts layouts: what was computed for another layout is void.
+        #: The version of the layout: values computed for another layout are void.
         self.layout = 0
-        #: Counts what nodes said of themselves.
+        #: The version of the nodes' own reports.
         self.described = 0
-        #: What plugins made of nodes' own words, by plugin; each knows when its own is void.
+        #: Values computed by plugins from nodes' own reports, by plugin; each plugin checks the version.
         self.tables: dict[Hashable, Any] = {}
-        #: Counts changes; ``changed_at`` has the one that touched a row last.
+        #: The version of all changes; ``changed_at`` has the version of the last change of each row.
         self.version = 0
         self._forget_at = SPARE
         self.nodes: list[Node] = []
         self.names: list[str] = []
         self.row_of: dict[str, int] = {}
         self.changed_at: Ints = np.zeros(0, np.int64)
-        #: The change with which a pod here was seen anew that counts as it did: on its node, where it was placed ahead of that.
+        #: The change at which a pod was observed with unchanged counts: on its node, after a placement ahead of the history.
         self.confirmed_at: Ints = np.zeros(0, np.int64)
         self.pods: Ints = np.zeros(0, np.int64)
         self.most_pods: Ints = np.zeros(0, np.int64)
         self.unschedulable: Bools = np.zeros(0, np.bool_)
-        #: Not all taints and labels of the node are known.
+        #: Some taints or labels of the node are unknown.
         self.is_cut: Bools = np.zeros(0, np.bool_)
         self.resources = ResourceColumns(self._counted)
         self.labels = NodeLabels()
         self.cards = CardColumns()
-        #: Sizes of images that pods asked for.
+        #: Sizes of images requested by pods.
         self.images = ImageSizes()
         self.facts = ClusterFacts(cluster)
         self.placements = Placements(cluster, self.resources.requests, dealt)
-        #: Pods by what selectors of pods see of them.
+        #: Pods grouped by their fields for selectors.
         self.crowds = Crowds()
         self.volumes = Volumes(cluster)
-        #: By row: host ports that its pods hold, as (protocol, port, address), and how many pods hold each.
+        #: By row: host ports of its pods as (protocol, port, address), and the number of pods on each.
         self.ports: list[dict[Port, int]] = []
         #: How many pods on nodes have each priority.
         self.priorities: dict[int, int] = {}
-        #: Pods that wait for the room of others that have to go, by uid, and the node that is held for them.
+        #: Pods waiting for the room of victims, by uid, and the node held for them.
         self.nominated: dict[str, Placed] = {}
         self._on: dict[str, Placed] = {}
         #: By row: uids of its pods.
@@ -127,7 +126,7 @@ class Columns:
         self._lay_out({one.name for one in cluster.nodes.values()})
 
     def _lay_out(self, named: Iterable[str]) -> None:
-        """Give every node its row, where nodes of these names came or went; what is known of those that stay moves with them."""
+        """Give every node its row after nodes of these names came or went; the values of the others move with them."""
         self.facts.forget_scvs()
         gone, came = list[int](), list[Node]()
         for name in named:
@@ -160,8 +159,9 @@ class Columns:
             self._add(placed)
 
     def _move(self, gone: Sequence[int], came: Iterable[Node]) -> list[int]:
-        """The nodes of these rows, the last one first, are gone, and others came, which say nothing yet. Returns by new row the
-        old one, -1 = it is new.
+        """Remove the nodes of these rows, the last one first, and add others without any report yet.
+
+        Returns by new row the old one, -1 = it is new.
         """
         self.layout += 1
         self.version += 1
@@ -194,13 +194,13 @@ class Columns:
         return len(self.resources.names) + len(self.labels) > self._forget_at
 
     def _forget(self) -> None:
-        """Keep what nodes say, and no other resource or label: their numbers change."""
+        """Keep the resources and labels in use, and drop all others: their numbers change."""
         self.labels.forget()
         self.resources.forget(self.nodes)
         self._forget_at = 2 * (len(self.resources.names) + len(self.labels)) + SPARE
 
     def _describe(self, row: int) -> None:
-        """Write what a node says of itself."""
+        """Write a node's own report."""
         self.described += 1
         node = self.nodes[row]
         amounts = amounts_of(node.allocatable)
@@ -214,7 +214,7 @@ class Columns:
         self.changed_at[row] = self.version
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """The cluster's state changed: what its last event changed."""
+        """Follow the changes of the cluster's last event."""
         stale = set[str]()
         for change in changes:
             self.facts.follow(change)
@@ -242,17 +242,17 @@ class Columns:
             self._lay_out(stale)
 
     def place(self, pod: Pod, node: str, on: tuple[int, ...] = (), cpus: HeldCpus | None = None) -> None:  # fmt: skip
-        """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
+        """Count a pod on a node from now on, ahead of the history, until it is observed there, gone or taken back."""
         self.version += 1
         self._replace(pod.uid, self.placements.place(pod, node, on, cpus))
 
     def take_back(self, uid: str) -> None:
-        """A pod that was placed ahead of the history counts no more, where that has it not bound itself."""
+        """Take back a pod placed ahead of the history, unless the history has it bound."""
         self.version += 1
         self._replace(uid, self.placements.take_back(uid))
 
     def placed_on(self, row: int) -> list[Placed]:
-        """The pods that are counted on a node with their cards, in no order."""
+        """The pods counted on a node with their cards, in no order."""
         return [self._on[uid] for uid in self._here[row]]
 
     def counted(self, uid: str) -> Placed | None:
@@ -269,7 +269,7 @@ class Columns:
         self._count(self._on[uid], -1)
 
     def put_back(self, uid: str) -> None:
-        """Count a pod again that was lifted."""
+        """Count a lifted pod again."""
         self.version += 1
         self.lifted.discard(uid)
         self._count(self._on[uid], 1)
@@ -311,7 +311,7 @@ class Columns:
 
 
 def is_by_claim(columns: Columns, pod: Pod, row: int) -> bool:
-    """Whether a claim would have to give a pod devices on a node, as no device plugin offers them there."""
+    """Whether only a claim can give a pod devices on a node, as no device plugin offers them there."""
     offered = (columns.resources.names.get(name) for name in columns.facts.served(pod))
     return any(at is None or not columns.resources.allocatable[row, at] for at in offered)
 
@@ -325,7 +325,7 @@ def _tally(counts: dict[K, int], key: K, sign: int) -> None:
 
 
 def _count_alike(before: Placed, after: Placed) -> bool:
-    """Whether one pod counts as it did: most of what is seen of pods on nodes is a phase."""
+    """Whether one pod counts as before: most observations of pods on nodes are a change of phase."""
     one, other = before.pod, after.pod
     return (
         before.node == after.node
@@ -346,12 +346,12 @@ def _count_alike(before: Placed, after: Placed) -> bool:
 
 
 def _says_of_cpus(pod: Pod) -> bool:
-    """Whether it matters for its node's CPUs that a pod is bound: until then those that it wants are kept for it."""
+    """Whether a pod's bind matters for its node's CPUs: until then its requested CPUs are kept for it."""
     return pod.constraints is not None and pod.constraints.cpus is not None
 
 
 def ports_of(pod: Pod) -> list[Port]:
-    """The host ports that a pod takes."""
+    """The host ports of a pod."""
     ports = pod.constraints.host_ports if pod.constraints else ()
     return [(one.protocol or "TCP", one.host_port, one.host_ip or ANY) for one in ports]
 

@@ -1,7 +1,7 @@
-"""Storage as the scheduler knows it: claims by name with their volumes and users, and attachments by node.
+"""Storage for the scheduler: claims by name with their volumes and users, and attachments by node.
 
-Follows :class:`projections.cluster.ClusterState`. Attachments are counted for drivers alone that some node limits; a node's
-are counted again when its pods, or a claim or volume of theirs, changed.
+Follows :class:`projections.cluster.ClusterState`. Attachments are counted only for drivers with a limit on some node. A node's
+attachments are counted again after a change of its pods, or of a claim or volume of theirs.
 
 Source: Kubernetes, "Persistent Volumes", "Node-specific Volume Limits"; docs/scheduling.md.
 """
@@ -17,14 +17,14 @@ from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.volumes import ClaimKey, CsiNode, Pvc, StorageClass, Volume, claims_of
 from reactors.scheduling.columns.nodes import Ints
 
-#: The driver that attaches a volume, and what names the volume for it.
+#: The driver attaching a volume, and its name for the volume.
 Attachment: TypeAlias = tuple[str, str]
 
 KINDS = frozenset({Pvc.kind, Volume.kind, StorageClass.kind, CsiNode.kind})
-#: The limit of a node that says none.
+#: The limit of a node without one of its own.
 UNLIMITED = 2**31 - 1
 
-#: The CSI drivers that attach the volumes of plugins in the tree.
+#: The CSI drivers for the volumes of in-tree plugins.
 _MIGRATED = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -36,35 +36,35 @@ _MIGRATED = {
 
 
 class Volumes:
-    """Kept by :class:`reactors.scheduling.columns.table.Columns`; plugins read it."""
+    """Claims, volumes and attachments, kept by :class:`reactors.scheduling.columns.table.Columns`; plugins read it."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        #: Of each claim that pods on nodes use: how many do on each row.
+        #: Of each claim of pods on nodes: the number of its users on each row.
         self._users: dict[ClaimKey, dict[int, int]] = {}
         #: By row: the claims of its pods, and how many use each.
         self._here: dict[int, dict[ClaimKey, int]] = {}
         self._rows: Mapping[str, int] = {}
         #: By driver, by row; None = to be read again.
         self._limits: dict[str, Ints] | None = None
-        #: By driver, by row: volumes that are attached; and by row, by volume.
+        #: By driver, by row: the attached volumes; and by row, by volume.
         self._counts: dict[str, Ints] = {}
         self._attached: dict[int, frozenset[Attachment]] = {}
         self._on: dict[Attachment, set[int]] = {}
-        #: The rows whose attachments depend on a volume, by its name: several claims may name one. And by row the names.
+        #: The rows with attachments depending on a volume, by its name: several claims may name one. And by row the names.
         self._asked: dict[str, set[int]] = {}
         self._asking: dict[int, frozenset[str]] = {}
-        #: By storage class: uids of the volumes that no claim has.
+        #: By storage class: uids of the volumes without a claim.
         self._free: dict[str, set[str]] = {}
         for volume in cluster.volumes.values():
             self._offer(volume)
-        #: Rows whose attachments are to be counted again.
+        #: Rows with attachments to count again.
         self._stale: set[int] = set()
 
     # what is folded
 
     def lay_out(self, moved: Mapping[int, int], rows: Mapping[str, int]) -> None:
-        """Nodes came or went: each row that stays has a new place; ``rows`` has those of all nodes by name."""
+        """Nodes came or went: each remaining row has a new position; ``rows`` has those of all nodes by name."""
         self._here = {moved[row]: found for row, found in self._here.items() if row in moved}
         self._users = {}
         for row, found in self._here.items():
@@ -106,7 +106,7 @@ class Volumes:
     # questions
 
     def unbound(self, pod: Pod) -> list[Pvc]:
-        """The claims of a pod that have to be bound before it is, or are bound to volumes that were not seen yet."""
+        """The claims of a pod to bind before the pod is bound, or bound to volumes not observed yet."""
         claims = [one for key in claims_of(pod) if (one := self.claim(*key)) is not None]
         return [one for one in claims if not one.is_bound or self.volume(one.volume) is None]
 
@@ -133,13 +133,13 @@ class Volumes:
         return is_free and made_by is not None and made_by.waits_for_consumer
 
     def candidate(self, claim: Pvc) -> Volume | None:
-        """A volume that a claim without one may be bound to, on some node; of several the first by uid."""
+        """A volume fit for a claim without one, on some node; of several the first by uid."""
         free = (self._cluster.volumes[uid] for uid in self._free.get(claim.storage_class, ()))
         found = (volume for volume in free if _may_be_bound(volume, claim))
         return min(found, key=lambda volume: volume.uid, default=None)
 
     def chosen(self, claim: Pvc) -> set[int] | None:
-        """The rows where the volume of a claim without one will be, since a pod was given a node; None = not chosen yet."""
+        """The rows of the future volume of an unbound claim, once a pod has a node; None = not chosen yet."""
         if claim.selected_node:
             row = self._rows.get(claim.selected_node)
             return set() if row is None else {row}
@@ -147,7 +147,7 @@ class Volumes:
         return set(users) if users else None
 
     def attachment(self, claim: Pvc) -> Attachment | None:
-        """What has to be attached to a node for a claim; None for nothing."""
+        """The attachment to a node for a claim; None for nothing."""
         volume = self.volume(claim.volume) if claim.volume else None
         if volume is not None:
             if not volume.driver:
@@ -160,7 +160,7 @@ class Volumes:
         return driver, f"{claim.namespace}/{claim.name}"
 
     def full(self, wanted: Iterable[Attachment]) -> Ints:
-        """By row, 1 where a node cannot attach all that is wanted beside what it has attached already."""
+        """By row, 1 if a node cannot attach all wanted volumes in addition to the attached ones."""
         limits = self._limits_by_driver()
         self._count_again(limits)
         found = np.zeros(len(self._rows), np.int64)
@@ -222,7 +222,7 @@ V = TypeVar("V")
 
 
 def _may_be_bound(volume: Volume, claim: Pvc) -> bool:
-    """Whether a volume of the claim's class that no claim has may be the claim's, as far as its labels do not matter."""
+    """Whether an unclaimed volume of the claim's class may be the claim's, apart from its labels."""
     if volume.claim[1]:
         return volume.claim[:2] == (claim.namespace, claim.name)
     return (
@@ -234,7 +234,7 @@ def _may_be_bound(volume: Volume, claim: Pvc) -> bool:
 
 
 def _add(counts: dict[K, dict[V, int]], key: K, one: V, sign: int) -> None:
-    """Count up or down. What counts nothing takes no room."""
+    """Count up or down. A count of 0 takes no room."""
     found = counts.setdefault(key, {})
     found[one] = found.get(one, 0) + sign
     if not found[one]:

@@ -1,1 +1,1 @@
-"""The CPUs of a node that a pod gets for itself."""
+"""CPUs: the exclusive CPUs of pods on their nodes."""

@@ -1,8 +1,8 @@
-"""What a pod gets of a node's CPUs and NUMA nodes, or why it gets nothing there. Pure.
+"""Allocations of a node's CPUs and NUMA nodes to a pod, or the reason of a refusal. Pure.
 
-A policy for NUMA nodes wants all that the pod requests on as few of them as possible. ``SingleNUMANode``: on one.
-``Restricted``: on as few as an empty node would need. ``BestEffort``: on the fewest that have the room, and anywhere where none
-have. Of NUMA nodes that are equally good the fullest one is taken, or the emptiest, as the strategy says.
+A policy for NUMA nodes requires the pod's whole request on as few of them as possible. ``SingleNUMANode``: on one. ``Restricted``:
+on as few as an empty node would need. ``BestEffort``: on the fewest with the room, else anywhere. Of equally good NUMA nodes the
+fullest one is taken, or the emptiest, by the strategy.
 
 Source: koordinator-sh/koordinator, "NUMA Topology Scheduling"; Kubernetes, "Control Topology Management Policies on a node".
 """
@@ -36,7 +36,7 @@ NOT_ALIGNED = "node(s) NUMA Topology affinity error"
 
 
 class NumaNode(msgspec.Struct, frozen=True):
-    """What a NUMA node has in all, and what of it is free: cpu in milli, all others in whole units."""
+    """The amounts of a NUMA node, in all and free: cpu in milli, all others in whole units."""
 
     node: int
     total: Mapping[str, int]
@@ -44,20 +44,20 @@ class NumaNode(msgspec.Struct, frozen=True):
 
 
 class CpuRoom(msgspec.Struct):
-    """What a node has of CPUs and NUMA nodes, and who holds it. Never changed."""
+    """The CPUs and NUMA nodes of a node, with their holders. Never changed."""
 
     topology: Topology
     holders: Holders = Holders()
-    #: CPUs that no pod gets.
+    #: CPUs reserved from all pods.
     reserved: frozenset[int] = frozenset()
-    #: CPUs of pods that will get some here, and nobody knows which.
+    #: The number of exclusive CPUs of pods here without a list of them yet.
     spoken_for: int = 0
     full_only: bool = False
     strategy: Strategy = "MostAllocated"
     most_pods: int = 1
     policy: str = ""
     numa: tuple[NumaNode, ...] = ()
-    #: The CPUs that a pod may get, and how many of them each part of the node has: NUMA node, socket, all.
+    #: The CPUs available to a pod, and their number in each part of the node: NUMA node, socket, all.
     free: frozenset[int] = frozenset()
     free_by: tuple[Mapping[int, int], ...] = ()
 
@@ -75,7 +75,7 @@ class CpuRoom(msgspec.Struct):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What a pod wants: CPUs for itself (None = none), its requests as :class:`NumaNode` counts them, its own policy."""
+    """The request of a pod: exclusive CPUs (None = none), its amounts as in :class:`NumaNode`, and its own policy."""
 
     wish: Wish | None
     amounts: Mapping[str, int]
@@ -88,11 +88,11 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 def refusal(ask: Ask, room: CpuRoom) -> str:
-    """Why a node cannot have what a pod wants, as :func:`given` says; "" = it can."""
+    """The reason of a node's refusal, as from :func:`given`; "" = it fits."""
     policy, is_free = ask.policy or room.policy, ask.wish is None or not ask.wish.is_required
     if not is_free or (policy in POLICIES and policy != SINGLE):
         return given(ask, room)[1]
-    # Which CPUs it would be does not matter here, and takes long.
+    # The choice of CPUs does not matter here, and takes long.
     why = impossible(ask, room) or (NO_CPUS if ask.needs > room.unclaimed else "")
     needed = numa_amounts(ask, room) if policy == SINGLE and not why else {}
     if needed or (policy == SINGLE and ask.wish is not None and not why):
@@ -101,7 +101,7 @@ def refusal(ask: Ask, room: CpuRoom) -> str:
 
 
 def given(ask: Ask, room: CpuRoom) -> tuple[HeldCpus | None, str]:
-    """(what a pod gets, None = nothing that is counted; why the node cannot have it, "" = it can)."""
+    """(the allocation of a pod, None = nothing to count; the reason of a refusal, "" = it fits)."""
     why = impossible(ask, room)
     if why:
         return None, why
@@ -149,7 +149,7 @@ def impossible(ask: Ask, room: CpuRoom) -> str:
 
 
 def numa_amounts(ask: Ask, room: CpuRoom) -> dict[str, int]:
-    """What a pod requests of what NUMA nodes offer."""
+    """A pod's requests of the resources of NUMA nodes."""
     offered = {name for one in room.numa for name in one.total}
     return {name: amount for name, amount in ask.amounts.items() if amount > 0 and name in offered}
 
@@ -171,7 +171,7 @@ def fewest(ask: Ask, room: CpuRoom, needed: Mapping[str, int]) -> int:
 def _aligned(
     ask: Ask, room: CpuRoom, needed: Mapping[str, int], policy: str
 ) -> Iterator[tuple[NumaNode, ...]]:
-    """Sets of NUMA nodes with the room that the policy allows, the best first."""
+    """Sets of NUMA nodes with enough room and allowed by the policy, the best first."""
     own = room.free_by[0]
     sizes: Sequence[int] = range(1, len(room.numa) + 1)
     if policy == SINGLE:
@@ -208,7 +208,7 @@ def _cpus_of(room: CpuRoom, some: Collection[NumaNode]) -> set[int]:
 
 
 def _usable(wish: Wish | None, room: CpuRoom, numa: Iterable[NumaNode] = ()) -> set[int]:
-    """The free CPUs that lie on cores as a pod requires; of each of these NUMA nodes no more than all pods leave of its CPUs."""
+    """The free CPUs on cores as required by a pod; of each of these NUMA nodes no more than all pods leave of its CPUs."""
     if wish is None:
         return set()
     usable = set(room.free) - _misfits(wish, room, room.free)
@@ -221,7 +221,7 @@ def _usable(wish: Wish | None, room: CpuRoom, numa: Iterable[NumaNode] = ()) -> 
 
 
 def _picked(wish: Wish, room: CpuRoom, usable: Collection[int]) -> Collection[int]:
-    """The CPUs that a pod gets of these."""
+    """The CPUs chosen for a pod from these."""
     away = room.topology.cpus.keys() - usable
     return pick(
         room.topology, wish, room.holders, reserved=away, strategy=room.strategy,
@@ -230,12 +230,12 @@ def _picked(wish: Wish, room: CpuRoom, usable: Collection[int]) -> Collection[in
 
 
 def _chosen(wish: Wish | None, room: CpuRoom, usable: Collection[int]) -> str:
-    """The CPUs that a pod gets of these, which are enough, as a list; "" = it gets none for itself."""
+    """The CPUs chosen for a pod from enough of these, as a list; "" = it gets no exclusive CPUs."""
     return "" if wish is None else written(_picked(wish, room, usable))
 
 
 def _misfits(wish: Wish, room: CpuRoom, free: Collection[int]) -> set[int]:
-    """CPUs that a required policy leaves out: of cores that are not free as a whole, or all but the first free one of each core."""
+    """CPUs excluded by a required policy: of cores not entirely free, or all but the first free one of each core."""
     if not wish.is_required:
         return set()
     cores: dict[tuple[int, int], list[int]] = {}
@@ -250,7 +250,7 @@ def _misfits(wish: Wish, room: CpuRoom, free: Collection[int]) -> set[int]:
 def _shares(
     nodes: Sequence[NumaNode], needed: Mapping[str, int], room: CpuRoom, cpuset: str
 ) -> tuple[NumaShare, ...]:
-    """What of each NUMA node is taken: of the CPUs where they lie, of the rest as much as the first ones have."""
+    """The share of each NUMA node: CPUs on their own NUMA node, other resources from the first ones with room."""
     left = dict(needed)
     own = _by_numa(room, parsed(cpuset) or ())
     found = []

@@ -1,8 +1,8 @@
-"""Which free CPUs of a node a pod gets. Pure: the same CPUs, holders and wish give the same CPUs.
+"""The choice of a pod's CPUs among the free CPUs of a node. Pure: the same CPUs, holders and wish give the same result.
 
-Whole cores are taken from one NUMA node, then from one socket, then from as few sockets as possible; a pod that spreads gets
-one CPU of each core, within one NUMA node, then one socket, then anywhere. Exclusive policies are preferences: where nothing
-else is left, CPUs beside pods of the same policy are taken.
+Whole cores are taken from one NUMA node, then from one socket, then from as few sockets as possible. A spreading pod gets one CPU
+of each core, within one NUMA node, then one socket, then anywhere. Exclusive policies are preferences: without other free CPUs,
+those next to pods of the same policy are taken.
 
 Source: koordinator-sh/koordinator, "CPU orchestration" (v1.0.0, nodenumaresource, cpu_accumulator).
 """
@@ -23,21 +23,21 @@ K = TypeVar("K")
 
 
 class Holders(msgspec.Struct, frozen=True):
-    """What pods hold of a node's CPUs. ``times``: how many pods hold each CPU."""
+    """The holders of a node's CPUs. ``times``: the number of pods on each CPU."""
 
     times: Mapping[int, int] = {}
-    #: CPUs of pods that want no pod of their own policy on the same core, or the same NUMA node.
+    #: CPUs of pods with the exclusive policy for their core, or for their NUMA node.
     by_core: Collection[int] = ()
     by_numa: Collection[int] = ()
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a pod wants: so many CPUs, and how they lie."""
+    """The CPU request of a pod: a number, and a policy for their position."""
 
     count: int
     bind: Bind = "FullPCPUs"
     exclusive: Exclusive = ""
-    #: Rather none than CPUs that lie otherwise on cores.
+    #: The policy is required, not preferred.
     is_required: bool = False
 
 
@@ -92,7 +92,7 @@ class Picker:
         self.taken: set[int] = set()
 
     def take_cores(self) -> None:
-        """Take whole cores, as many as fit, where the pod wants these or a core is one CPU."""
+        """Take whole cores, as many as fit, if the pod requires these or a core is one CPU."""
         topology = self._topology
         if self._wish.bind != "FullPCPUs" and topology.per_core != 1:
             return
@@ -127,12 +127,12 @@ class Picker:
                 return
 
     def take_rest(self) -> None:
-        """Take what is missing, from sockets that the pod has CPUs of, and such that no policy avoids, first."""
+        """Take the missing CPUs: first from sockets of the pod's CPUs, and those not avoided by a policy."""
         for avoids in (True, False):
             self._take(self._spread(self._rest(avoids=avoids))[: self.needed])
 
     def cores_by_numa(self, *, avoids: bool) -> list[list[int]]:
-        """The CPUs of free cores of each NUMA node, in the order in which they are looked at."""
+        """The CPUs of free cores of each NUMA node, in the order of the search."""
         free = [one for one in self.free.values() if not (avoids and self._is_avoided_numa(one))]
         sockets = _counted(free, lambda one: one.socket)
         parts = self._full_cores(free, lambda one: one.numa)
@@ -141,14 +141,14 @@ class Picker:
         ]
 
     def cores_by_socket(self) -> list[list[int]]:
-        """The CPUs of free cores of each socket, in the order in which they are looked at."""
+        """The CPUs of free cores of each socket, in the order of the search."""
         parts = self._full_cores(self.free.values(), lambda one: one.socket)
         return [
             parts[one] for one in sorted(parts, key=lambda one: (self._sign * len(parts[one]), one))
         ]
 
     def threads_by_numa(self, *, avoids: bool) -> list[list[int]]:
-        """The free CPUs of each NUMA node, one of each core where others are avoided, in the order in which they are looked at."""
+        """The free CPUs of each NUMA node, one of each core where others are avoided, in the order of the search."""
         free = [one for one in self.free.values() if not (avoids and self._is_avoided(one))]
         sockets, parts = (
             _counted(free, lambda one: one.socket),
@@ -158,7 +158,7 @@ class Picker:
         return [self._one_of_each(parts[one], avoids=avoids) for one in order]
 
     def threads_by_socket(self, *, avoids: bool) -> list[list[int]]:
-        """The free CPUs of each socket, one of each core where others are avoided, in the order in which they are looked at."""
+        """The free CPUs of each socket, one of each core where others are avoided, in the order of the search."""
         parts = _grouped(
             (one for one in self.free.values() if not (avoids and self._is_avoided_core(one))),
             lambda one: one.socket,
@@ -227,7 +227,7 @@ class Picker:
         return [cpu for _, _, cpu in sorted(turns)]
 
     def _take_one_of(self, attempts: Iterable[Iterable[list[int]]]) -> bool:
-        """Take all that is needed from the first part that has it."""
+        """Take all needed CPUs from the first part with enough."""
         for parts in attempts:
             for cpus in parts:
                 if len(cpus) >= self.needed:

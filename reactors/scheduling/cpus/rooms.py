@@ -1,8 +1,8 @@
-"""The CPUs and NUMA nodes of a node, and the parts that its pods hold. Pure.
+"""The CPUs and NUMA nodes of a node, and the parts held by its pods. Pure.
 
-A pod that is bound holds what its annotation says as it stands in the cluster, whoever wrote it, but never more than the pod
-requests: tenants write annotations. It also holds what a decision gave it, whatever its annotation says later: who changes the
-annotation back has the node's agent pin the pod there again.
+A bound pod holds the CPUs in its annotation, from any author, but never more than its request: tenants write annotations. It also
+holds its CPUs by a decision, even after a change of the annotation: the node's agent pins the pod there again once the annotation
+is changed back.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _NOTHING = CpuTerms()
 
 
 class HeldCores(msgspec.Struct, frozen=True):
-    """What a pod holds: CPUs, and by NUMA node and resource how much."""
+    """The holding of a pod: CPUs, and amounts by NUMA node and resource."""
 
     cpus: frozenset[int] = frozenset()
     amounts: Mapping[int, Mapping[str, int]] = {}
 
 
 def terms_of(pod: Pod) -> CpuTerms:
-    """What a pod says of CPUs and NUMA nodes."""
+    """A pod's terms for CPUs and NUMA nodes."""
     found = pod.constraints
     return _NOTHING if found is None or found.cpus is None else found.cpus
 
 
 def ask_of(pod: Pod, default: Bind) -> tuple[Ask, str]:
-    """(what a pod wants, why it can be placed nowhere)."""
+    """(the request of a pod, the reason why no node can take it)."""
     terms, amounts = terms_of(pod), requests_of(pod)
     wish, why = wish_of(terms, pod.priority, amounts.get(CPU, 0), default)
     policy = terms.numa_policy if terms.numa_policy in POLICIES else ""
@@ -55,7 +55,7 @@ def ask_of(pod: Pod, default: Bind) -> tuple[Ask, str]:
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
-    """What a pod requests, by resource."""
+    """The requests of a pod, by resource."""
     return {
         key.removeprefix(_REQUESTS): amount
         for key, amount in pod.demand.items()
@@ -77,7 +77,7 @@ def room_of(
     most_pods: int,
     default: Bind,
 ) -> CpuRoom:
-    """What a node has, and what its pods hold of it."""
+    """The CPUs of a node, with the holdings of its pods."""
     topology = _topology(numa.cpus) if numa is not None else _topology(())
     times: Counter[int] = Counter()
     by_core: set[int] = set()
@@ -113,7 +113,7 @@ def room_of(
 
 
 def held_by(placed: Placed, topology: Topology) -> HeldCores:
-    """What a pod on a node holds: by its decision and, once it is bound, by its annotation."""
+    """The holding of a pod on a node: by its decision and, once it is bound, by its annotation."""
     own = _held(placed.pod, placed.cpus, topology)
     holds = terms_of(placed.pod).holds if placed.pod.node else None
     if holds is None or holds == placed.cpus:
@@ -145,7 +145,7 @@ def _held(pod: Pod, held: HeldCpus | None, topology: Topology) -> HeldCores:
 
 
 def is_taken(placed: Placed, room: CpuRoom) -> bool:
-    """Whether a pod, which ``room`` counts, holds what the node has not, or what others hold, too."""
+    """Whether a pod counted in ``room`` holds CPUs missing on the node, or CPUs of other pods."""
     held, times = held_by(placed, room.topology), room.holders.times
     if any(
         one not in room.topology.cpus or one in room.reserved or times[one] > room.most_pods

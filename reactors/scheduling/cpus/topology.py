@@ -1,4 +1,4 @@
-"""The CPUs of a node: which share a core, a NUMA node and a socket. Pure.
+"""The CPUs of a node, with their cores, NUMA nodes and sockets. Pure.
 
 Source: koordinator-sh/koordinator, "CPU orchestration".
 """
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Cpu(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A logical CPU. A core is known by its socket and its number there; the others are unique on the node."""
+    """A logical CPU. The socket and a number there identify a core; the other numbers are unique on the node."""
 
     number: int
     core: int
@@ -34,7 +34,7 @@ class Topology:
         cores = len({(one.place, one.numa) for one in all_cpus})
         sockets = len({one.socket for one in all_cpus})
         numa = len({(one.socket, one.numa) for one in all_cpus})
-        #: CPUs of one core, one NUMA node and one socket, on average and rounded down; 0 where the node says of no CPU.
+        #: CPUs of one core, one NUMA node and one socket, on average and rounded down; 0 for a node without CPUs.
         self.per_core = count // cores if cores else 0
         self.per_numa = count // numa if numa else 0
         self.per_socket = count // sockets if sockets else 0
@@ -43,7 +43,7 @@ class Topology:
 
     @property
     def is_valid(self) -> bool:
-        """Whether CPUs can be given by it."""
+        """Whether the topology allows exclusive CPUs."""
         return bool(self.cpus)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bus.events.constraints import CpuTerms
 from reactors.scheduling.cpus.picking import Bind, Exclusive, Wish
 
-#: QoS classes whose pods get CPUs for themselves, and the priorities of production.
+#: QoS classes of pods with exclusive CPUs, and the priorities of production.
 QOS = ("LSE", "LSR")
 PRODUCTION = range(9_000, 10_000)
 
@@ -24,9 +24,9 @@ NO_FULL_CORES = "node(s) required FullPCPUs policy"
 def wish_of(
     terms: CpuTerms, priority: int, milli: int, default: Bind = "FullPCPUs"
 ) -> tuple[Wish | None, str]:
-    """(what a pod wants, None = CPUs that it shares; why it can be placed nowhere, "" = it can).
+    """(the CPU request of a pod, None = shared CPUs; the reason why no node can take it, "" = some can).
 
-    ConstrainedBurst bounds the CPUs that a pod shares, which the node's agent does: such a pod gets none for itself.
+    ConstrainedBurst bounds the shared CPUs of a pod. The node's agent enforces it: such a pod gets no exclusive CPUs.
     """
     if terms.qos not in QOS or priority not in PRODUCTION or milli <= 0:
         return None, ""
@@ -42,7 +42,7 @@ def wish_of(
 
 
 def refused(wish: Wish, per_core: int, *, full_only: bool) -> str:
-    """Why a node whose cores have so many CPUs cannot give them as a pod wants; "" = it can.
+    """The reason why a node with so many CPUs in a core cannot satisfy a pod's policy; "" = it can.
 
     ``full_only``: it gives whole cores only, by its label ``node.koordinator.sh/cpu-bind-policy`` or the kubelet's static policy.
     """

@@ -1,1 +1,1 @@
-"""The scheduling cycle: passes over waiting pods, and the pods that they gave nodes."""
+"""The scheduling cycle: passes over waiting pods, and the pods placed by them."""

@@ -1,9 +1,9 @@
-"""Pods that passes gave nodes, until they are bound: pods that wait at Permit, and pods not to be bound any more.
+"""Pods placed by passes, until they are bound: pods waiting at Permit, and pods not to be bound any more.
 
 Pure but for its state.
 
-Who fails after its node was chosen is unreserved by every plugin, also by those that were never asked, the last one first.
-A plugin that reserves is asked again where a pass is read and where a snapshot is restored, in the order of the passes.
+A pod failing after the choice of its node is unreserved by every plugin, in reverse order, including plugins not called before. A
+Reserve plugin is called again when a pass is read and when a snapshot is restored, in the order of the passes.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -25,7 +25,7 @@ from reactors.scheduling.shape import Assumed, Mark
 
 
 class AssumedPods:
-    """The pods that passes gave nodes, until they are bound. ``assumed``: these pods by uid, in the order of their passes."""
+    """The pods placed by passes, until they are bound. ``assumed``: these pods by uid, in the order of their passes."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class AssumedPods:
         self._cycles: dict[str, Cycle] = {}
 
     def outstanding(self) -> Iterator[Assumed]:
-        """The pods that are to be bound, or whose bind is not confirmed, the oldest first."""
+        """The pods to bind, or with an unconfirmed bind, the oldest first."""
         return (one for one in self._assumed.values() if not one.is_shadow and not one.waits)
 
     def overtaken(self, found: Assumed, at_us: int) -> str:
-        """Why a pod must not be bound as it was decided, by what is known now, a token; "" = it may."""
+        """The reason why newer facts forbid a bind as decided, as a token; "" = it may be done."""
         if found.uid not in self._assumed or self._assumed[found.uid].passed != found.passed:
             return "settled"
         row = self._columns.row_of.get(found.node)
@@ -60,7 +60,7 @@ class AssumedPods:
         return settled(framework, Cycle(pod, self._context), row, at_us - found.at_us)
 
     def annotations(self, uid: str) -> dict[str, str]:
-        """What is written on a pod in the write that gives it its node."""
+        """The annotations written on a pod in its binding."""
         found, pod = self._assumed.get(uid), self._cluster.pods.get(uid)
         row = self._columns.row_of.get(found.node) if found is not None else None
         if found is None or pod is None or row is None:
@@ -73,14 +73,14 @@ class AssumedPods:
         return uid in self._assumed and bool(self._assumed[uid].waits)
 
     def allow(self, uid: str, plugin: str, at_us: int) -> None:
-        """A plugin lets a pod be bound that waits for it; when all have, it is."""
+        """Let a waiting pod be bound by a plugin; when all plugins have, it is bound."""
         found = self._assumed.get(uid)
         if found is not None and found.waits.pop(plugin, None) is not None and not found.waits:
             found.at_us = at_us
             self._gangs.released(uid)
 
     def reject(self, uid: str, reason: str, at_us: int) -> None:
-        """A pod waits at Permit in vain, and with it those that its plugins say; nothing where it does not wait."""
+        """Reject a pod waiting at Permit, and with it the pods named by its plugins; nothing if it does not wait."""
         if self.waits(uid):
             cycle = self._cycles[uid]
             framework = self._runners.frameworks[self._assumed[uid].profile]
@@ -88,9 +88,9 @@ class AssumedPods:
                 self.give_up(other, reason, at_us)
 
     def take_back(self, uid: str, passed: int, reason: str, at_us: int) -> None:
-        """A pod does not get the node of a pass after all: it leaves no trace there, and is tried again later.
+        """Undo the placement of a pass: it leaves no trace on the node, and the pod is tried again later.
 
-        Nothing where it was confirmed, went, or got another node meanwhile.
+        Nothing if it was confirmed, went, or got another node meanwhile.
         """
         found = self._assumed.get(uid)
         if found is not None and found.passed == passed:
@@ -101,14 +101,14 @@ class AssumedPods:
             self._runners.queues[found.profile].regate(uid, at_us)
 
     def failed(self, profile: str, pod: Pod, at_us: int) -> None:
-        """A pod found no node: who would wait for it in vain waits no more."""
+        """A pod found no node: pods waiting for it in vain stop waiting."""
         if self._gangs.cycles is not None:
             self._gangs.cycles.failed(pod.uid)
         for other in self._runners.frameworks[profile].forbids(Cycle(pod, self._context)):
             self.give_up(other, f"{pod.name} found no node", at_us)
 
     def elapse(self, at_us: int) -> None:
-        """End the shadows that nobody has bound, and waits that took too long."""
+        """End the unconfirmed shadows, and waits past their limit."""
         resting: dict[str, int] = {}
         for one in list(self._assumed.values()):
             if self._assumed.get(one.uid) is not one:
@@ -127,7 +127,7 @@ class AssumedPods:
     def assume(
         self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None,
     ) -> str:  # fmt: skip
-        """Give a pod the node of a pass. Returns why that cannot be; "" = it has the node."""
+        """Give a pod the node of a pass. Returns the reason of a failure; "" = it has the node."""
         framework, columns = self._runners.frameworks[profile], self._columns
         cycle = Cycle(one.pod, self._context)
         framework.prepare(cycle)
@@ -184,7 +184,7 @@ class AssumedPods:
             self._runners.queues[found.profile].rejected(one, reason, at_us, at_us - found.at_us)
 
     def forget(self, uid: str, at_us: int) -> None:
-        """Take an assumed pod off its node, which may help others."""
+        """Take an assumed pod off its node, possibly helping others."""
         found = self._assumed.pop(uid, None)
         if found is not None:
             self._runners.frameworks[found.profile].unreserve(self._cycles.pop(uid))
@@ -193,13 +193,13 @@ class AssumedPods:
             self._runners.happened({Hint.GONE}, at_us)
 
     def confirmed(self, uid: str, at_us: int) -> None:
-        """A pod is seen on its node."""
+        """A pod was observed on its node."""
         if self._assumed.pop(uid, None) is not None:
             del self._cycles[uid]
         self.denominate(uid, at_us)
 
     def denominate(self, uid: str, at_us: int) -> None:
-        """A pod waits for nobody's room any more, which may help others."""
+        """End a pod's nomination, possibly helping others."""
         if self._nominations.end(uid):
             self._runners.happened({Hint.GONE}, at_us)
 

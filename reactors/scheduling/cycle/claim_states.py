@@ -1,6 +1,6 @@
-"""What becomes of the claims of a pod that has a node, until it is bound. Pure.
+"""The claims of a placed pod, until it is bound. Pure.
 
-A pod whose volume is made on its node keeps the node meanwhile, for as long as kube-scheduler would let it.
+A pod whose volume is being created on its node keeps the node, for as long as kube-scheduler would let it.
 
 Source: Kubernetes, "Storage Classes", "Volume Binding Mode"; docs/scheduling.md.
 """
@@ -18,12 +18,12 @@ from reactors.scheduling.plugins.volumes.volume_zone import VolumeZone
 
 #: So long a pod keeps its node while its claims are not bound.
 LONGEST_US = 600 * SECOND_US
-#: Plugins that say which nodes reach a volume.
+#: Plugins for the nodes with access to a volume.
 REACHING = (VolumeBinding.name, VolumeZone.name)
 
 
 def bindable_us(volumes: Volumes, pod: Pod, at_us: int) -> int:
-    """Since when a pod may be bound by what is known of its claims: when the newest of them was observed; ``at_us`` = not yet."""
+    """The time since when a pod may be bound by the state of its claims: the newest claim's observation; ``at_us`` = not yet."""
     if volumes.unbound(pod):
         return at_us
     claims = [volumes.claim(*key) for key in claims_of(pod)]
@@ -40,6 +40,6 @@ def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str
         return "claim_gone"
     if volumes.unbound(pod):
         return "claims_not_bound" if waited_us > LONGEST_US else ""
-    # A volume that was made may be elsewhere.
+    # A created volume may be elsewhere.
     is_away = bool(claims) and framework.filtering.keeps_away(cycle, row, REACHING)
     return "volume_not_reached" if is_away else ""

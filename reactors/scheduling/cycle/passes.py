@@ -1,11 +1,11 @@
-"""The scheduler of one cluster: the queues of its profiles, and the pods that have a node ahead of the history.
+"""The scheduler of one cluster: the queues of its profiles, and the pods with a node ahead of the history.
 
 Pure but for its state.
 
-Everything it knows is folded in the order of the history: changes of the cluster, passes where they stand, binds that failed.
-A pass is decided by trial: each pod that gets a node is counted there at once, so the next one sees what is left, and at
-the end all is taken back. It takes effect when it is read. What happened to a node between the event on which a pass
-was decided and the pass itself is seen by then: the node is asked again, and a pod that it does not take any more waits again.
+Its state is folded in the order of the history: changes of the cluster, passes at their places, failed binds. A pass is decided by
+trial: each placed pod is counted at once, so the next one finds the remaining room, and at the end all placements are taken back.
+A pass takes effect when it is read. A node may have changed between the event of the pass's decision and the pass itself: it is
+checked again, and a pod refused by it waits again.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -39,7 +39,7 @@ from reactors.scheduling.shape import Assumed, Dealt, Mark, WaitingPod, holds
 
 
 class Scheduler:
-    """Places the pods that name one of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
+    """Places the pods of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Scheduler:
     ) -> None:
         self._cluster = cluster
         self.is_shadow = is_shadow
-        #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
+        #: Pods with an unconfirmed node, by uid, in the order of their passes.
         self.assumed: dict[str, Assumed] = {}
         runners = self.runners = ProfileRunners(
             profiles, cluster, self.assumed, quotas, is_shadow=is_shadow, dealt=dealt
@@ -62,15 +62,15 @@ class Scheduler:
         self.frameworks, self.queues, self.gangs = runners.frameworks, runners.queues, runners.gangs
         #: None where no profile lets pods use them.
         self.reservations = runners.context.reservations
-        #: Whether passes look for pods that have to go, and whether it is only recorded.
+        #: Whether passes search for victims, and whether these are only recorded.
         self.preemption: Mode = preemption
-        #: Pods for which others have to go.
+        #: Pods with victims.
         self.nominations = Nominations(
             cluster, self.columns, lambda uid: self.assumed_pods.waits(uid)
         )
         self.assumed_pods = AssumedPods(runners, self.assumed, self.nominations, cluster)
-        #: Node, or claim with its namespace, to the newest event that changed it or its pods, but for pods that came as they
-        #: were assumed.
+        #: Node, or claim with its namespace, to the newest event with a change of it or its pods, without pods observed as
+        #: assumed.
         self.touched: dict[str, int] = {}
 
     def begin(
@@ -79,7 +79,7 @@ class Scheduler:
         gangs: SavedGangs | None = None,
         reservations: SavedReservations | None = None,
     ) -> None:
-        """Queue whoever waits already. ``gangs`` and ``reservations``: what was known of them by another policy."""
+        """Queue the waiting pods. ``gangs`` and ``reservations``: their state by another policy."""
         self.gangs.begin(gangs)
         if self.reservations is not None:
             self.reservations.begin(reservations)
@@ -91,7 +91,7 @@ class Scheduler:
     # what is folded
 
     def follow(self, changes: Sequence[Change], sequence: int, at_us: int) -> None:
-        """The cluster changed: who waits, who is confirmed, who may be helped."""
+        """Follow the changes of the cluster: waiting pods, confirmed pods, and pods possibly helped."""
         hints: set[Hint] = set()
         claims = {
             (one.after.namespace, one.after.name) for one in changes if isinstance(one.after, Pvc)
@@ -125,7 +125,7 @@ class Scheduler:
         self.runners.happened(hints, at_us, claims)
 
     def quotas_moved(self, quotas: QuotaState, moved: Moved, sequence: int, at_us: int) -> None:
-        """Passes that were decided before this event are asked again; pods that may be helped are tried, or tried again."""
+        """Check passes decided before this event again; pods possibly helped are tried, or tried again."""
         for queue in self.queues.values():
             if queue.gated and (moved.helps or moved.ends or moved.is_tick):
                 for uid in quotas.below(moved.whom, queue.gated):
@@ -168,16 +168,16 @@ class Scheduler:
                 self.assumed_pods.failed(profile, one.pod, at_us)
 
     def refuse_again(self, profile: str, number: int, at_us: int) -> None:
-        """A pass found no node for a pod, for the reasons that are known."""
+        """A pass found no node for a pod, for the known reasons."""
         queue = self.queues[profile]
         one = queue.numbered(number)
         if one is not None:
             queue.refused(one, one.refused_by, one.helped_by, one.reason, at_us)
 
     def nominate(self, profile: str, asked: Nomination, node: str, mark: Mark) -> None:
-        """A pass found who has to go for a pod. Nothing where that waits no more, or its node is gone.
+        """A pass found victims for a pod. Nothing if the pod waits no more, or its node is gone.
 
-        Victims that wait at Permit are rejected at once, with the waiting pods of their strict gangs; bound ones are evicted.
+        Victims waiting at Permit are rejected at once, with the waiting pods of their strict gangs; bound ones are evicted.
         """
         if self.queues[profile].get(asked.uid) is not None and node in self.columns.row_of:
             is_shadow = mark.is_shadow or self.preemption != "on"
@@ -187,16 +187,16 @@ class Scheduler:
                 self.assumed_pods.reject(victim.uid, f"preempted by pod {asked.uid}", mark.at_us)
 
     def settled(self, fact: EffectSettled, at_us: int) -> None:
-        """What became of an eviction."""
+        """Record the outcome of an eviction."""
         if self.nominations.settled(fact, at_us):
             self.runners.happened({Hint.GONE}, at_us)
 
     def passed(self, after: int) -> None:
-        """A pass took effect: no later one is decided on less than was known then."""
+        """A pass took effect: later passes are decided on at least its events."""
         self.touched = {node: at for node, at in self.touched.items() if at > after}
 
     def elapse(self, at_us: int) -> None:
-        """End the shadows that nobody has bound, waits that took too long, and the nominations that nobody makes room for."""
+        """End the unconfirmed shadows, waits past their limit, and nominations without progress."""
         if self.nominations.elapse(at_us):
             self.runners.happened({Hint.GONE}, at_us)
         if self.reservations is not None and (changed := self.reservations.elapse(at_us)):
@@ -217,7 +217,7 @@ class Scheduler:
         assumed: Iterable[Assumed],
         reservations: SavedReservations | None,
     ) -> None:
-        """Become what was saved, in a new scheduler. Raises KeyError or ValueError where that is wrong."""
+        """Restore a saved state into a new scheduler. Raises KeyError or ValueError for an invalid one."""
         pods: Mapping[str, Pod] = self._cluster.pods
         if self.reservations is not None:
             self.reservations.begin(reservations)
@@ -228,13 +228,13 @@ class Scheduler:
             self.assumed_pods.keep(found)
 
     def adopt(self, assumed: Iterable[Assumed]) -> None:
-        """The policy changed: binds that may be under way still hold their room."""
+        """Keep the room of binds possibly under way, after a change of the policy."""
         for one in assumed:
             if one.profile not in self.frameworks:
                 one = msgspec.structs.replace(one, profile=next(iter(self.frameworks)))
             reads = self.frameworks[one.profile].reads_reservations
             if one.uid not in self._cluster.pods and not reads:
-                # Nobody holds room for reservations any more.
+                # Room for reservations is held no more.
                 continue
             for queue in self.queues.values():
                 queue.remove(one.uid)
@@ -253,7 +253,10 @@ class Scheduler:
                 self.queues[name].add(pod, pod.started_us, at_us)
 
     def _reserved(self, row: Reservation, at_us: int) -> None:
-        """A reservation is seen: it waits for a node as a pod does, has one, or is over. Nothing where no profile asks for them."""
+        """Follow an observed reservation: it waits for a node like a pod, has one, or is over.
+
+        Nothing without a profile for reservations.
+        """
         if self.reservations is None:
             return
         if row.phase not in WITHOUT_NODE:
@@ -267,11 +270,11 @@ class Scheduler:
                 self.queues[name].add(pod, pod.started_us, at_us)
 
     def saved_reservations(self) -> SavedReservations | None:
-        """What a snapshot holds of them; None where nobody asks for them."""
+        """The part of a snapshot for reservations; None without a profile for them."""
         return self.reservations.saved() if self.reservations is not None else None
 
     def handed_on(self, kept: Iterable[Assumed]) -> SavedReservations | None:
-        """What another policy goes on with, which binds only the pods of ``kept``."""
+        """The state for another policy, with binds only for the pods of ``kept``."""
         own = self.reservations
         return own.handed_on({one.uid for one in kept}) if own is not None else None
 
@@ -281,7 +284,7 @@ class Scheduler:
             queue.remove(uid)
 
     def _left(self, uid: str, at_us: int) -> None:
-        """A pod goes, or is gone, before it was bound: nobody binds it any more."""
+        """A pod ended, or is about to, before its bind: it is bound no more."""
         for queue in self.queues.values():
             queue.remove(uid)
         if self.nominations.give_up(uid):
@@ -293,7 +296,7 @@ class Scheduler:
 def _touches(
     change: Change, assumed: Mapping[str, Assumed], queues: Iterable[Queue]
 ) -> Iterator[str]:
-    """The nodes and claims that are not what a pass may have counted on."""
+    """The nodes and claims changed in a field possibly read by a pass."""
     for row in (change.before, change.after):
         if isinstance(row, Node):
             yield row.name
@@ -311,7 +314,7 @@ def _touches(
 
 
 def _awaited(claims: Sequence[ClaimKey], queues: Iterable[Queue]) -> Iterator[str]:
-    """Those of the claims that waiting pods name, with their namespaces."""
+    """The claims of waiting pods among these, with their namespaces."""
     for key in claims:
         if any(queue.names(key) for queue in queues):
             yield "/".join(key)

@@ -1,4 +1,4 @@
-"""The frameworks and queues of the scheduler's profiles, over the state that their plugins read. Pure but for its state.
+"""The frameworks and queues of the scheduler's profiles, over the state for their plugins. Pure but for its state.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -32,7 +32,7 @@ from reactors.scheduling.shape import Assumed, Dealt
 class ProfileRunners:
     """The framework, the queue and the binder of each profile. ``assumed``: pods with a node ahead of the history.
 
-    ``quotas``: makes the state of quotas, where a plugin reads it.
+    ``quotas``: makes the state of quotas, if a plugin reads it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ProfileRunners:
         self._cluster, self._is_shadow = cluster, is_shadow
         plugins = [one.plugin for profile in profiles for one in profile.plugins]
         columns = Columns(cluster, dealt)
-        #: The gangs of pods that these queues hold or that have nodes.
+        #: The gangs of pods in these queues or on nodes.
         self.gangs = Gangs(cluster, lambda pod: bool(self.profile_of(pod)))
         if any(extends(one, CountsCycles) and one.counts_cycles for one in plugins):
             self.gangs.cycles = GangCycles(self.gangs)
@@ -70,20 +70,20 @@ class ProfileRunners:
             columns.facts.learned()
 
     def profile_of(self, pod: Pod) -> str:
-        """The profile that places a pod; "" = none does."""
+        """The profile of a pod; "" = none."""
         for name, framework in self.frameworks.items():
             if framework.profile.takes(pod):
                 return name
         return next(iter(self.frameworks)) if self._is_shadow else ""
 
     def pod(self, uid: str) -> Pod:
-        """A pod that exists, or the one that stands for a reservation. Raises KeyError where there is none."""
+        """An existing pod, or the pod standing for a reservation. Raises KeyError without one."""
         found = self._cluster.pods.get(uid)
         if found is None and self.context.reservations is not None:
             return self.context.reservations.known.stand_in(uid)
         return self._cluster.pods[uid]
 
     def happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
-        """Who may be helped by that is tried again."""
+        """Try the pods possibly helped by a change again."""
         for queue in self.queues.values() if hints else ():
             queue.happened(hints, at_us, claims)

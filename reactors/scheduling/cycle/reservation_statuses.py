@@ -1,4 +1,4 @@
-"""The statuses that reservations should have, by the scheduler's state. Pure.
+"""The statuses to write on reservations, by the scheduler's state. Pure.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """
@@ -17,22 +17,22 @@ from reactors.scheduling.cycle.passes import Scheduler
 from reactors.scheduling.reservations import rules
 from reactors.scheduling.reservations.questions import WITHOUT_NODE, KnownReservations
 
-#: Letters of a message, and owners, that a fact of a reservation has at most (:mod:`bus.sources.reservations`): with more, what was
-#: written would never be what is seen.
+#: Most letters of a message, and most owners, in a fact of a reservation (:mod:`bus.sources.reservations`): a longer text would
+#: never be observed as written.
 LONGEST_MESSAGE = 256
 MOST_OWNERS = 32
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The status that a reservation should have; ``status`` None = the reservation is over for so long that it goes.
+    """The status to write on a reservation; ``status`` None = the reservation is over for so long that it is deleted.
 
-    ``lost``: the node that has to be gone for this.
+    ``lost``: the missing node, as the condition of this.
     """
 
     row: Reservation
     status: Status | None
     lost: str = ""
-    #: The owners that exist.
+    #: The existing owners.
     owners: tuple[Pod, ...] = ()
 
     @property
@@ -44,7 +44,7 @@ class Wanted(msgspec.Struct, frozen=True):
 def wanted(
     scheduler: Scheduler, pods: Mapping[str, Pod], rows: Mapping[str, Reservation], at_us: int
 ) -> Iterator[Wanted]:
-    """Of every reservation that says something else, what it should say."""
+    """The status to write on every reservation with another one."""
     own = scheduler.reservations
     for uid, row in rows.items() if own is not None else ():
         assert own is not None
@@ -77,7 +77,7 @@ def _status(
     if seen.node and seen.node not in scheduler.columns.row_of:
         return rules.expired(seen), seen.node
     if any(pod in pods and not pods[pod].node for pod in own.owners):
-        # Who is not bound yet may still give back.
+        # A pod not bound yet may still give back its part.
         return seen, ""
     given = {**dict.fromkeys(own.allocatable, 0), **own.allocated}
     found = msgspec.structs.replace(seen, allocated=given, owners=own.owners)
@@ -91,21 +91,21 @@ def _differ(one: Status, other: Status) -> bool:
     return (
         one.phase != other.phase
         or not _are_owners(one.owners, other.owners)
-        # What it does not keep may be somebody else's; it goes with the next write.
+        # Resources missing here may be another program's; the next write drops them.
         or any(amount != other.allocated.get(name, 0) for name, amount in one.allocated.items())
         or ours != theirs
     )
 
 
 def _are_owners(owners: Sequence[str], recorded: Sequence[str]) -> bool:
-    """Whether these owners are told; a fact has no more than a few of them."""
+    """Whether the recorded owners are these; a fact has a few of them at most."""
     if len(recorded) >= MOST_OWNERS:
         return set(recorded) <= set(owners)
     return set(recorded) == set(owners)
 
 
 def _over_since_us(row: Reservation) -> int:
-    """Since when a reservation is over, as its condition says, else since it was seen so."""
+    """The time since when a reservation is over, by its condition, else by its observation."""
     stamps = [one.changed or one.probed for one in row.conditions if one.type == "Ready"]
     try:
         return max((parse_stamp(one) for one in stamps if one), default=row.seen_us)

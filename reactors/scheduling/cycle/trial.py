@@ -1,11 +1,11 @@
-"""What a pass would decide now: every pod that is due is tried, and then all is taken back. Pure.
+"""The decision of a pass: every due pod is tried, and then all placements are taken back. Pure.
 
-Each pod that gets a node is counted there at once, so the next one sees what is left. Who fails after its node was chosen is
-unreserved by every plugin, also by those that were never asked, the last one first.
+Each placed pod is counted at once, so the next one finds the remaining room. A pod failing after the choice of its node is
+unreserved by every plugin, in reverse order, including plugins not called before.
 
-For a pod that no node takes victims are searched, unless room is being made for it already. Its node is held for it from
-then on. For a group they are searched as one (:mod:`reactors.scheduling.preemption.making_room`). A search looks at many
-pods, so a pass ends after a few of them, and the next one goes on; of pods that are alike one is searched for.
+Victims are searched for a pod refused by every node, unless room is being made for it already. Its node is held for it from then
+on. For a group they are searched as one (:mod:`reactors.scheduling.preemption.making_room`). A search reads many pods, so a pass
+ends after a few searches, and the next one goes on; of equal pods one is searched for.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -32,7 +32,7 @@ from reactors.scheduling.preemption.nominations import hold
 from reactors.scheduling.queueing.messages import unschedulable
 from reactors.scheduling.queueing.queue import Place, Queued
 
-#: Kinds of pods of a gang for which the room of domains is summed.
+#: Most kinds of a gang's pods in the sum of room in domains.
 MOST_KINDS = 32
 #: After so many searches for victims a pass ends.
 MOST_SEARCHES = 4
@@ -51,7 +51,7 @@ class PassAttempt(msgspec.Struct, frozen=True):
     number: int
     node: str
     feasible: int
-    #: By plugin and reason: nodes that were refused.
+    #: By plugin and reason: the number of refused nodes.
     refused: dict[str, dict[str, int]]
     #: Why no node was looked at, or why its node was not reserved.
     reason: str = ""
@@ -69,9 +69,9 @@ class PassAttempt(msgspec.Struct, frozen=True):
 def attempts(
     scheduler: Scheduler, sequence: int, at_us: int, most: int, *, preempts: bool = True
 ) -> dict[str, list[PassAttempt]]:
-    """What becomes of the pods that are due, at most so many, by profile. ``sequence``: the newest event that is known.
+    """The results for the due pods, at most so many, by profile. ``sequence``: the newest event read.
 
-    ``preempts``: victims are searched, where the policy says so.
+    ``preempts``: victims are searched, if the policy allows it.
     """
     cycles = scheduler.gangs.cycles
     with cycles.trial() if cycles is not None else nullcontext():
@@ -132,18 +132,18 @@ class Searches:
         return not self._left
 
     def search(self, framework: Framework, cycle: Cycle) -> Preemption | None:
-        """Who has to go for a pod that no node takes; its node is held for it from now on. None = nobody."""
+        """The victims for a pod refused by every node; its node is held for it from now on. None = no victims."""
         pod, columns = cycle.pod, self._columns
         if not self._is_on or min(columns.priorities, default=pod.priority) >= pod.priority:
             return None
         if self._cycles is not None and self._cycles.counts(pod.uid):
-            # Whether the others of its gang start is not known, whoever goes for this one.
+            # The start of the rest of its gang is unknown, whatever the victims of this pod.
             return None
         kind = framework.kind(cycle)
         if kind in self._in_vain or self._nominations.awaits(pod.uid, framework, cycle):
             return None
         found = framework.post_filter(cycle, self._sequence, self._sparing)
-        # Where a plugin forbids it, nobody was searched for.
+        # A plugin forbade the search.
         self._left -= found is not None
         if found is None or not found.node:
             self._in_vain.add(kind)
@@ -155,14 +155,14 @@ class Searches:
     def search_together(
         self, group: PassGroup, tried: list[tuple[str, PassAttempt]]
     ) -> list[tuple[str, PassAttempt]]:
-        """What became of the pods of a group: where they got no nodes, with who has to go so that enough get some."""
+        """The results for the pods of a group: without nodes, with the victims for enough of them."""
         columns, members = self._columns, [(own, one) for _, own, one in group.members]
         lowest = min((one.pod.priority for _, one in members), default=0)
         if any(attempt.node for _, attempt in tried) or not self._is_on:
             return tried
         constraints = [one.pod.constraints for _, one in members]
         is_never = any(one is not None and one.never_preempts for one in constraints)
-        # Pods with a gate are no members: where it needs them it does not start, whoever goes.
+        # Pods with a gate are no members: a group in need of them does not start, whatever its victims.
         if group.plugin.missing(group.names, [one.pod.uid for _, one in members], self._context):
             return tried
         lacking = sum(group.plugin.lacking(name, self._context) for name in group.names)
@@ -227,7 +227,7 @@ def _refused(
     message = unschedulable(refused, len(framework.columns.names), reason)
     reasons = {name: tuple(found) for name, found in refused.items()}
     gangs = framework.context.gangs
-    # By the cycles of gangs the order counts, in which pods were tried.
+    # The cycles of gangs depend on the order of the attempts.
     is_counted = (
         gangs is not None and gangs.cycles is not None and gangs.of(one.pod.uid) is not None
     )
@@ -243,14 +243,14 @@ def _refused(
 
 
 class PassGroup:
-    """Pods that wait and are placed in one pass or not at all, the next one first, with profile and framework of each."""
+    """Waiting pods placed in one pass or not at all, the next one first, with profile and framework of each."""
 
     def __init__(
         self, plugin: Together, names: Sequence[str], members: list[Member], at_us: int
     ) -> None:
         self.plugin, self.names, self.members = plugin, names, members
         self.is_tried = False
-        #: The back-off of each is that of all.
+        #: The back-off of each is the back-off of all.
         self.rests = any(one.rests_until_us > at_us for _, _, one in members)
 
     def parts(self, context: PluginContext) -> Iterator[tuple[Sequence[str], list[Member]]]:
@@ -303,7 +303,7 @@ class Groups:
 def tried_together(
     scheduler: Scheduler, group: PassGroup, sequence: int, tried: list[tuple[Framework, Cycle]]
 ) -> list[tuple[str, PassAttempt]]:
-    """What becomes of the pods of a group. Where too few find a node, all is taken back, and none does."""
+    """The results for the pods of a group. If too few find a node, all placements are taken back."""
     group.is_tried = True
     begun, found = len(tried), list[tuple[str, PassAttempt]]()
     for names, members in group.parts(scheduler.context):
@@ -327,7 +327,7 @@ def _take_back(tried: list[tuple[Framework, Cycle]], begun: int) -> None:
     del tried[begun:]
 
 
-#: What becomes of pods, why they cannot start together, and who refused which node to the first that found none.
+#: The results for pods, the reason why they cannot start together, and the refusals of the first pod without a node.
 _Outcome: TypeAlias = tuple[list[tuple[str, PassAttempt]], str, dict[str, dict[str, int]]]
 
 
@@ -339,7 +339,7 @@ def _in_domains(
     sequence: int,
     tried: list[tuple[Framework, Cycle]],
 ) -> _Outcome:
-    """What becomes of pods that are placed together, in the first domain that takes enough of them."""
+    """The results for pods placed together, in the first domain with enough room for them."""
     columns, begun = scheduler.columns, len(tried)
     domains: Sequence[Bools | None] = (None,)
     outcome: _Outcome = [], "", {}
@@ -375,7 +375,7 @@ def _tried_all(
             continue
         failed, first = failed + 1, first if failed else attempt.refused
         if failed == looks_at:
-            # Whether it is in vain is asked ever more seldom, so that all together costs little.
+            # Checks for a hopeless group become ever rarer, so their sum stays cheap.
             looks_at *= 2
             left = [other.pod.uid for _, _, other in members[at + 1 :]]
             if plugin.missing(names, [*placed, *left], framework.context):
@@ -385,7 +385,7 @@ def _tried_all(
 
 
 def _alike(context: PluginContext, members: Sequence[Member]) -> list[Alike]:
-    """Members by what filters read of them, but for their labels; at most so many kinds, as each takes a look at all nodes."""
+    """Members by their fields for filters, apart from their labels; at most so many kinds, as each is checked against all nodes."""
     kinds: dict[Hashable, list[Member]] = {}
     for name, framework, one in members:
         kind = name, framework.likeness(Cycle(one.pod, context))

@@ -1,4 +1,4 @@
-"""Koordinator's annotation for its node agent: the parts of devices that a pod was given. Pure.
+"""Koordinator's annotation for its node agent: the parts of devices of a pod. Pure.
 
 Source: koordinator-sh/koordinator, apis/extension DeviceAllocations; docs/scheduling.md, "Shared GPUs".
 """
@@ -27,7 +27,7 @@ class _Allocation(msgspec.Struct, omit_defaults=True):
 
 
 def allocated(board: Board, parts: Mapping[str, Part], devices: Sequence[int]) -> str:
-    """The text for a pod that has ``parts`` on ``devices`` of a node; "" for one that has none."""
+    """The text for a pod with ``parts`` on ``devices`` of a node; "" for a pod without any."""
     ids = (
         {(one.type, one.minor): one.id for one in board.observed.devices} if board.observed else {}
     )
@@ -64,7 +64,7 @@ def _written(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _bytes(amount: int) -> str:
-    """As Kubernetes writes it: in the largest unit of which it is a multiple."""
+    """The text of Kubernetes: the largest unit dividing the amount."""
     at = 0
     while amount and amount % 1024 == 0 and at < len(_UNITS) - 1:
         amount, at = amount // 1024, at + 1

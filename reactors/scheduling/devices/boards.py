@@ -1,7 +1,7 @@
-"""The devices of a node, and what its pods leave of them.
+"""Boards: the devices of a node, and the room left by its pods.
 
-They are those that Koordinator's agent finds (Device objects); where it says nothing, those that the node offers as resources, its
-cards being alike. What is left is computed again where the node, its devices or its pods changed.
+The devices are those found by Koordinator's agent (Device objects). Without a report they are the node's resources, with equal
+cards. The room is computed again after a change of the node, its devices or its pods.
 
 Source: koordinator-sh/koordinator, "Fine-grained device scheduling"; docs/scheduling.md, "Shared GPUs".
 """
@@ -54,7 +54,7 @@ from reactors.scheduling.devices.terms import with_terms
 _MODELS = ("node.koordinator.sh/gpu-model", "kubernetes.io/gpu-model")
 _POLICY = "node.koordinator.sh/gpu-partition-policy"
 _OLDER, _NEWER = "kubernetes.io/", "koordinator.sh/"
-#: What no device has more of.
+#: An amount above any device's.
 _PARTS = frozenset({CORE, RATIO, RDMA, FPGA})
 
 Devices = Mapping[str, Sequence[Card]]
@@ -63,18 +63,18 @@ At = tuple[str, int]
 
 
 class Board(msgspec.Struct, frozen=True):
-    """What a node has when nobody uses it. ``node`` and ``observed`` are the rows from which that follows."""
+    """The devices of an empty node. ``node`` and ``observed`` are its source rows."""
 
     node: Node
     observed: NodeDevices | None
     total: dict[str, tuple[Card, ...]]
-    #: Groups of its cards that are given together, and whether nothing else will do.
+    #: Groups of its cards allocated together, and whether only groups are allowed.
     table: Table | None = None
     honors: bool = False
-    #: By size: those groups, the best ones first, and what links the cards of one where somebody says it.
+    #: By size: those groups, the best ones first, and the link between the cards of one if reported.
     tiers: Mapping[int, Sequence[Sequence[tuple[int, ...]]]] = {}
     bandwidths: dict[tuple[int, ...], int] = {}
-    #: How near its cards are to each other; None = nobody says.
+    #: The distance between its cards; None = not reported.
     scope: Scope | None = None
     #: By kind and number: the PCIe switch of a device, and its labels.
     switches: dict[At, str] = {}
@@ -88,9 +88,9 @@ class Board(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is left of a node's devices, as long as it stays as it is. ``over``: pods whose devices have no room for them.
+    """The room left on a node's devices, until the node changes. ``over``: pods on devices without room for them.
 
-    ``functions`` are those virtual functions that pods have.
+    ``functions`` are the virtual functions held by pods.
     """
 
     layout: int
@@ -102,13 +102,13 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def terms_of(pod: Pod, rules: Rules) -> DeviceTerms | None:
-    """What a pod wants of its devices beyond what it requests; Koordinator 1.0 knew nothing of the kind."""
+    """A pod's device terms beyond its requests; Koordinator 1.0 had no such terms."""
     found = pod.constraints
     return found.devices if found is not None and rules == "now" else None
 
 
 def parts_of(pod: Pod, rules: Rules) -> dict[str, Part]:
-    """By kind of device what a pod gets; what means nothing is left out."""
+    """By kind of device the part of a pod; meaningless requests are left out."""
     terms = terms_of(pod, rules)
     parts = _requested(pod, rules)
     return parts if terms is None else with_terms(parts, terms)
@@ -124,7 +124,7 @@ def _requested(pod: Pod, rules: Rules) -> dict[str, Part]:
 
 
 def kept(columns: Columns, row: int) -> Kept:
-    """What pods leave of a node's devices: those whose devices are named, then the others, in the order of their starts."""
+    """The room left on a node's devices: pods with named devices count first, then the others, in the order of their starts."""
     tables: dict[int, Kept] = columns.tables.setdefault("device_boards", {})
     known, changed_at = tables.get(row), int(columns.changed_at[row])
     if known is not None and (known.layout, known.changed_at) == (columns.layout, changed_at):
@@ -157,7 +157,7 @@ def kept(columns: Columns, row: int) -> Kept:
 
 
 def _functions(board: Board, placed: Sequence[Placed]) -> tuple[frozenset[int], frozenset[str]]:
-    """The virtual functions that pods have, and the pods to which a decision gave what another pod has or nobody finds."""
+    """The virtual functions held by pods, and the pods decided to get one held by another pod or missing on the node."""
     holders: dict[int, list[Placed]] = {}
     for one in placed:
         for number in one.cards:
@@ -166,7 +166,7 @@ def _functions(board: Board, placed: Sequence[Placed]) -> tuple[frozenset[int], 
     there = {
         number for groups in board.functions.values() for _, numbers in groups for number in numbers
     } if holders else ()  # fmt: skip
-    # Whoever may write pods may write what they have: that takes nothing from a pod for which it was decided.
+    # Any author of pods may write a claim to a device: it takes nothing from a pod with a decision for it.
     return frozenset(holders), frozenset(
         one.pod.uid
         for number, several in holders.items()
@@ -178,9 +178,9 @@ def _functions(board: Board, placed: Sequence[Placed]) -> tuple[frozenset[int], 
 def _used(
     board: Board, placed: Sequence[Placed]
 ) -> tuple[dict[At, dict[str, int]], dict[str, list[At]], dict[At, dict[str, int]]]:
-    """What pods hold of each device, by uid the devices that decisions named, and what pods claim that others seem to hold.
+    """The holdings of each device, by uid the devices named by decisions, and pods' claims to devices of others.
 
-    Who claims what others hold may be right, as a pod that was decided may never come. So it counts there, and elsewhere too.
+    A claim to a device of another pod may be right, as a decided pod may never come. So it counts there, and elsewhere too.
     """
     used: dict[At, dict[str, int]] = {}
     claimed: dict[At, dict[str, int]] = {}
@@ -208,7 +208,7 @@ def _used(
                 minors = list(chosen(part, left))
                 if not minors and (older := chosen(then, left)):
                     part, minors = then, list(older)
-                # It is there, and holds something, wherever that is: of the devices with the most room.
+                # It exists and holds a device, of unknown number: the devices with the most room are assumed.
                 minors = minors or [one.minor for one in sorted(left, key=_room)[: part.count]]
             for minor in minors:
                 at = (kind, minor)
@@ -218,7 +218,7 @@ def _used(
 
 
 def _trust(one: Placed) -> tuple[bool, bool, int, str]:
-    """Whose devices a decision named first, then whose annotation does, which tenants may write."""
+    """The order of trust: devices named by a decision first, then those of an annotation, writable for tenants."""
     return not one.cards, one.is_said, one.pod.started_us, one.pod.uid
 
 
@@ -314,7 +314,7 @@ def _scope(devices: NodeDevices, minors: tuple[int, ...]) -> Scope | None:
 
 
 def _offered(node: Node) -> dict[str, tuple[Card, ...]]:
-    """What a node offers as resources, of which the older names are read where the newer are absent."""
+    """The devices offered by a node as resources; older names are read only in the absence of the newer ones."""
     offered = amounts_of(node.allocatable)
     older = {
         name: _NEWER + name.removeprefix(_OLDER) for name in offered if name.startswith(_OLDER)

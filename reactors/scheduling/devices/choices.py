@@ -1,4 +1,4 @@
-"""Which devices of a node a pod gets: of each kind, and near each other where it wants that. Pure.
+"""The choice of a pod's devices on a node: of each kind, and near each other on request. Pure.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/deviceshare; docs/scheduling.md, "Shared GPUs".
 """
@@ -21,17 +21,17 @@ from reactors.scheduling.devices.terms import (
 )
 
 NO_TERMS = DeviceTerms()
-#: Who packs chooses the card of a share among these; () = as the rules do.
+#: Chooses the card of a share among these, for a packing plugin; () = the rules choose.
 Packed = Callable[[str, Part, Sequence[Card]], tuple[int, ...]]
 
 
 def not_packed(kind: str, part: Part, cards: Sequence[Card]) -> tuple[int, ...]:
-    """Nobody packs."""
+    """Leaves the choice to the rules."""
     return ()
 
 
 def functions(here: Kept, kind: str, hint: DeviceHint, minor: int) -> list[int]:
-    """The virtual functions of a device that are left for a pod."""
+    """The virtual functions of a device still free for a pod."""
     wants = hint.functions
     return [
         one
@@ -44,7 +44,7 @@ def functions(here: Kept, kind: str, hint: DeviceHint, minor: int) -> list[int]:
 def choice(
     known: Kept, parts: Mapping[str, Part], terms: DeviceTerms, strategy: Strategy, packed: Packed = not_packed
 ) -> dict[str, tuple[int, ...]]:  # fmt: skip
-    """By kind: the numbers of a pod's devices on a node; () where they do not have the room, or do not lie as the pod wants."""
+    """By kind: the numbers of a pod's devices on a node; () without the room, or against the terms of the pod."""
     joint = joint_kinds(parts, terms)
     together = joint if terms.same_switch and len(joint) > 1 else []
     order = [*joint, *(kind for kind in parts if kind not in joint)]
@@ -52,7 +52,8 @@ def choice(
     found: dict[str, tuple[int, ...]] = {}
     # A pod may want more devices than there are anywhere.
     wants = (min(parts[kind].count, max(len(here[kind]), 1)) for kind in together[1:])
-    # The first kind chooses the switches, whoever is there: where others are too few, again among those that have more of them.
+    # The first kind chooses among all switches. If the others are too few there, it chooses again among the switches with more of
+    # them.
     for least in range(1, max(wants, default=1) + 1):
         near = set[str]()
         for kind in order:
@@ -86,7 +87,7 @@ def _wanted(known: Kept, terms: DeviceTerms, kind: str) -> list[Card]:
 def _shared(
     board: Board, here: Mapping[str, Sequence[Card]], parts: Mapping[str, Part], kinds: Sequence[str], least: int
 ) -> set[str]:  # fmt: skip
-    """Switches at which each of these kinds has so many devices for a pod, or as many as the pod gets."""
+    """Switches with ``least`` devices of each of these kinds for a pod, or with as many as the pod gets."""
     found = list[set[str]]()
     for kind in kinds:
         switches, part = board.switches_of(kind), parts[kind]
@@ -101,7 +102,7 @@ def _shared(
 def _others(
     part: Part, cards: Sequence[Card], strategy: Strategy, switches: Mapping[int, str], near: Collection[str]
 ) -> tuple[int, ...]:  # fmt: skip
-    """Devices that are no GPUs: those at a switch of ``near`` first, of each switch one in turn."""
+    """Devices other than GPUs: those at a switch of ``near`` first, of each switch one in turn."""
     scores = {
         one.minor: score(strategy, part.amounts, one.total, one.free) for one in cards if one.takes(part.amounts)
     }  # fmt: skip
@@ -131,6 +132,6 @@ def _cards(
     if level > LEVELS["Node"]:
         tiers = [within(tier, board.scope, level) for tier in tiers]
         return chosen(part, cards, strategy, table=table, honors=honors, tiers=tiers, scope=board.scope, level=level)  # fmt: skip
-    # A share of one card is the better the fuller that is, or the emptier: nothing has to be near it.
+    # A share of one card depends on the fill of the card alone, not on its neighbors.
     scope = None if part.is_share or table else board.scope
     return chosen(part, cards, strategy, table=table, honors=honors, tiers=tiers, scope=scope)

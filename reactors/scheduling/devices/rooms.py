@@ -1,7 +1,7 @@
-"""What is free of the devices of all nodes, as columns of integers: which nodes have the room of a pod, and how full they would be.
+"""Free room of the devices of all nodes, as columns of integers: nodes with the room of a pod, and their fill with it.
 
-It says of each node what :func:`reactors.scheduling.devices.rules.chosen` says, but for boards that give certain groups of cards
-alone.
+The answer for each node is that of :func:`reactors.scheduling.devices.rules.chosen`, apart from boards allowing certain groups of
+cards only.
 
 Source: docs/scheduling.md, "Shared GPUs".
 """
@@ -26,13 +26,13 @@ from reactors.scheduling.columns.table import Bools, Columns, Ints, Rows
 from reactors.scheduling.devices.boards import kept
 from reactors.scheduling.devices.rules import SCORED, WHOLE, Card, Part, Strategy
 
-#: By kind: the amounts that a device has.
+#: By kind: the amounts of a device.
 NAMES = {
     "gpu": (CORE, RATIO, MEMORY, NPU_CORE, NPU_CPU, NPU_DVPP),
     "rdma": (RDMA,),
     "fpga": (FPGA,),
 }
-#: Devices of a node that there is room for from the beginning.
+#: Devices of a node with room in the columns from the beginning.
 WIDTH = 8
 
 
@@ -52,7 +52,7 @@ class DeviceColumns:
         self.count: Ints = np.zeros(rows, np.int64)
 
     def write(self, row: int, cards: tuple[Card, ...]) -> None:
-        """What is left of the devices of a node."""
+        """Write the room left on the devices of a node."""
         if not cards and not self.count[row]:
             return
         missing = len(cards) - self.is_healthy.shape[1]
@@ -91,7 +91,7 @@ class DeviceColumns:
         return counted
 
     def scores(self, rows: Rows, part: Part, strategy: Strategy) -> Ints:
-        """How full each node would be, 0 to 100, over the amounts that it has."""
+        """The fill of each node, 0 to 100, over its amounts."""
         found = counted = np.zeros(len(self.count[rows]), np.int64)
         for name in SCORED:
             if name not in self.names:
@@ -112,7 +112,7 @@ class Rooms:
         rows = len(columns.nodes)
         self.layout = columns.layout
         self.kinds = {kind: DeviceColumns(rows, names) for kind, names in NAMES.items()}
-        #: Boards that give certain groups of cards and no others.
+        #: Boards allowing certain groups of cards only.
         self.honors: Bools = np.zeros(rows, np.bool_)
         self._written_at: Ints = np.full(rows, -1, np.int64)
 
@@ -127,7 +127,7 @@ class Rooms:
 
 
 def rooms(columns: Columns, at: npt.NDArray[np.intp]) -> Rooms:
-    """What is free of the devices of these rows, and of others as it was when they were asked about."""
+    """The free room on the devices of these rows, and of others as of their last question."""
     known: Rooms | None = columns.tables.get("device_rooms")
     if known is None or known.layout != columns.layout:
         known = columns.tables["device_rooms"] = Rooms(columns)

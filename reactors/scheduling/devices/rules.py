@@ -1,4 +1,4 @@
-"""Shared GPUs by Koordinator's rules: the meaning of requests, the parts that a pod gets, and their cards. Pure.
+"""Shared GPUs by Koordinator's rules: the meaning of requests, the part of a pod, and its cards. Pure.
 
 Amounts are whole numbers: hundredths of a card, bytes of its memory, or cards. A share never spans two cards.
 
@@ -32,25 +32,25 @@ from reactors.scheduling.columns.device_requests import (
 
 Rules = Literal["now", "v1.0"]
 Strategy = Literal["LeastAllocated", "MostAllocated"]
-#: Groups of cards that are given together, by their size.
+#: Groups of cards allocated together, by their size.
 Table = Mapping[int, Sequence[tuple[int, ...]]]
 
 WHOLE = 100
 
 _NAMES = frozenset(name for names in KINDS.values() for name in names)
 _WHOLE_CARDS = (NVIDIA, AMD, HYGON)
-#: Amounts that are whole cards from one card on.
+#: Amounts in whole cards from one card on.
 _PERCENT = frozenset({GPU, FPGA, RDMA})
 
 _PLAIN = [frozenset({name}) for name in (*_WHOLE_CARDS, GPU, FPGA, RDMA)]
 _PARTS = [frozenset(names) for names in ((MEMORY,), (RATIO,), (CORE, MEMORY), (CORE, RATIO), (NPU_CORE, RATIO))]  # fmt: skip
 _SHARES = [frozenset({SHARED, *names}) for names in ((MEMORY,), (RATIO,), (CORE, MEMORY), (CORE, RATIO))]  # fmt: skip
 _NPU_SHARES = [frozenset({SHARED, NPU_CORE, NPU_CPU, MEMORY, *more}) for more in ((), (NPU_DVPP,))]
-#: What Koordinator 1.0 knew, and which sets of it were legal.
+#: The resources of Koordinator 1.0, and their legal sets.
 _KNOWN_THEN = frozenset({NVIDIA, GPU, CORE, MEMORY, RATIO, RDMA, FPGA})
 _LEGAL_THEN = [frozenset(names) for names in ((NVIDIA,), (GPU,), (CORE, MEMORY), (CORE, RATIO), (RDMA,), (FPGA,))]  # fmt: skip
 
-#: The boards with eight cards whose groups are known, by the model that the node's label says.
+#: The boards of eight cards with known groups, by the model in the node's label.
 _HOPPER: Table = {
     size: [tuple(range(first, first + size)) for first in range(0, 8, size)]
     for size in (1, 2, 4, 8)
@@ -104,7 +104,7 @@ def is_many(request: Amounts, by: str) -> bool:
 
 
 def whole_cards(request: Amounts, kind: str) -> Part:
-    """What a pod is taken to hold that has a node and asks for what means nothing: whole devices, one at least."""
+    """The holding of a pod on a node with a meaningless request: whole devices, one at least."""
     named = max((request.get(name, 0) for name in _WHOLE_CARDS), default=0)
     parts = max((request.get(name, 0) for name in (CORE, RATIO, GPU, RDMA, FPGA)), default=0)
     amounts = {CORE: WHOLE, RATIO: WHOLE} if kind == "gpu" else {RDMA if kind == "rdma" else FPGA: WHOLE}  # fmt: skip
@@ -112,12 +112,12 @@ def whole_cards(request: Amounts, kind: str) -> Part:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What a pod gets of each of ``count`` devices of one kind; ``is_share``: others may be on the same card."""
+    """The part of a pod on each of ``count`` devices of one kind; ``is_share``: others may be on the same card."""
 
     amounts: dict[str, int]
     count: int
     is_share: bool
-    #: It gets it of more devices where there are more: of ``all`` that will do, or of one at each of the ``switches`` of its cards.
+    #: The part is on more devices if there are more: on ``all`` fitting ones, or on one at each of the ``switches`` of its cards.
     more: Literal["", "all", "switches"] = ""
 
     def is_on(self, devices: int) -> bool:
@@ -126,7 +126,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def per_card(request: Amounts, rules: Rules = "now") -> Part:
-    """What a converted request is on each card."""
+    """A converted request on each card."""
     by = next((name for name in (RDMA, FPGA) if name in request), CORE if rules != "now" else RATIO)
     count = request.get(SHARED, 0) if rules == "now" else 0
     if count <= 0:
@@ -138,35 +138,35 @@ def per_card(request: Amounts, rules: Rules = "now") -> Part:
 
 
 def filled(amounts: Amounts, memory: int) -> dict[str, int]:
-    """Amounts with the memory and the part of it that a card of ``memory`` bytes makes of each other."""
+    """Amounts completed for a card of ``memory`` bytes: memory from its percentage, and the reverse."""
     found = dict(amounts)
     if RATIO in found and MEMORY not in found:
         found[MEMORY] = found[RATIO] * memory // WHOLE
     elif MEMORY in found and RATIO not in found:
-        # Koordinator divides as floats do, and so does whoever reads its parts.
+        # Koordinator and the readers of its parts divide as floats do.
         found[RATIO] = int(found[MEMORY] / memory * WHOLE) if memory else 0
     return found
 
 
 class Card(msgspec.Struct, frozen=True):
-    """A device of a node: its amounts in all, {} = the device is not healthy, and the amounts that are free."""
+    """A device of a node: its amounts in all, {} = the device is unhealthy, and its free amounts."""
 
     minor: int
     total: dict[str, int]
     free: dict[str, int]
 
     def takes(self, amounts: Amounts) -> bool:
-        """Whether what a pod gets of a card is free here."""
+        """Whether the part of a pod is free here."""
         needs = filled(amounts, self.total.get(MEMORY, 0))
         return bool(self.total) and all(self.free.get(name, 0) >= needs[name] for name in needs)
 
     @property
     def is_used(self) -> bool:
-        """Whether somebody has a part of it."""
+        """Whether a pod has a part of it."""
         return self.free != self.total
 
 
-#: What counts in scores.
+#: The amounts counted in scores.
 SCORED = (RATIO, MEMORY, RDMA, FPGA)
 
 
@@ -196,10 +196,10 @@ def summed(several: Iterable[Amounts]) -> dict[str, int]:
 
 
 def node_resources(cards: Iterable[Amounts], vendor: str = "", *, with_shared: bool = False) -> dict[str, int]:  # fmt: skip
-    """What a node offers by the amounts of its cards, {} of one that is not healthy; {} = all are broken, and it offers nothing.
+    """The resources of a node by the amounts of its cards, {} of an unhealthy one; {} = all are broken, and it offers nothing.
 
-    Cards of NVIDIA, and those without a vendor, are offered as ``gpu``, too. ``with_shared`` offers ``gpu.shared`` by the number of
-    healthy cards.
+    Cards of NVIDIA, and those without a vendor, are offered as ``gpu``, too. ``with_shared`` offers ``gpu.shared`` by the number
+    of healthy cards.
     """
     healthy = [one for one in cards if one]
     if not healthy:
@@ -226,7 +226,7 @@ def ordered(scores: Mapping[int, int], switch_of: Mapping[int, str], near: Colle
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Cards that are near each other, and the nearer ones among them. ``level``: 1 the node, 2 a NUMA node, 3 a switch."""
+    """Cards near each other, and the nearer ones among them. ``level``: 1 the node, 2 a NUMA node, 3 a switch."""
 
     minors: tuple[int, ...]
     level: int = 1
@@ -234,7 +234,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """Cards within one scope: how deep it lies, how many scopes around it are used already, and the score of a share."""
+    """Cards within one scope: its depth, the number of used scopes around it, and the score of a share."""
 
     rank: tuple[int, int, int]
     minors: tuple[int, ...]
@@ -243,9 +243,9 @@ class _Found(msgspec.Struct, frozen=True):
 def near(
     scope: Scope, part: Part, scores: Mapping[int, int], used: Collection[int], level: int
 ) -> tuple[int, ...]:
-    """Cards of the nearest scope that has enough of them, of several the one that is used already; () = none has.
+    """Cards of the nearest scope with enough of them, of several a used one; () = none has.
 
-    ``scores`` has the cards that take the part; ``level`` is that of the widest scope that will do.
+    ``scores`` has the cards with room for the part; ``level`` is the widest scope allowed.
     """
     found = _near(scope, part, scores, used, level, (0, 0))
     return found.minors if found else ()
@@ -283,7 +283,7 @@ def _scope(minors: tuple[int, ...], table: Table, sizes: Sequence[int]) -> Scope
     if not sizes:
         return Scope(minors)
     left, within = set(minors), []
-    # A table may have groups that overlap: of these the first.
+    # A table may have overlapping groups: of these the first.
     for one in table[sizes[0]]:
         if left.issuperset(one):
             within.append(one)
@@ -294,9 +294,9 @@ def _scope(minors: tuple[int, ...], table: Table, sizes: Sequence[int]) -> Scope
 def group(
     table: Table, count: int, whole: Collection[int], tiers: Sequence[Sequence[tuple[int, ...]]] | None = None
 ) -> tuple[int, ...]:  # fmt: skip
-    """The group of ``count`` cards, all among the idle ones, that leaves the most large groups whole; () = there is none.
+    """The group of ``count`` cards, all among the idle ones, leaving the most large groups whole; () = there is none.
 
-    Of ``tiers``, where these are told, only the first with such a group counts.
+    With ``tiers``, only the first tier with such a group counts.
     """
 
     def left(taken: tuple[int, ...]) -> list[int]:
@@ -316,10 +316,10 @@ def chosen(
     honors: bool = False, scope: Scope | None = None, level: int = 0, switch_of: Mapping[int, str] = {},
     at_switch: Collection[str] = (), tiers: Sequence[Sequence[tuple[int, ...]]] | None = None,
 ) -> tuple[int, ...]:  # fmt: skip
-    """The numbers of the cards of one kind that a pod gets; () = they do not have the room.
+    """The numbers of a pod's cards of one kind; () = they do not have the room.
 
-    Whole cards are a group of the board's ``table`` where one is idle; where the node ``honors`` it, nothing else will do.
-    Cards at a switch of ``at_switch`` are chosen before others.
+    Whole cards are a group of the board's ``table`` if one is idle; on a node with ``honors`` only groups are allowed. Cards at a
+    switch of ``at_switch`` are chosen before others.
     """
     scores = {
         one.minor: score(strategy, part.amounts, one.total, one.free) for one in cards if one.takes(part.amounts)

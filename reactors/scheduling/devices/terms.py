@@ -1,4 +1,4 @@
-"""What pods want of their devices beyond so many of them, by Koordinator's annotations. Pure.
+"""Device terms of pods beyond the number of devices, by Koordinator's annotations. Pure.
 
 Source: koordinator-sh/koordinator, apis/extension (device_share.go); docs/scheduling.md, "Shared GPUs".
 """
@@ -32,19 +32,19 @@ def with_terms(parts: Mapping[str, Part], terms: DeviceTerms) -> dict[str, Part]
 
 
 def hint_of(terms: DeviceTerms, kind: str) -> DeviceHint:
-    """What a pod wants of its devices of a kind."""
+    """The terms of a pod for its devices of a kind."""
     return terms.hints.get(kind, _NO_HINT)
 
 
 def joint_kinds(parts: Mapping[str, Part], terms: DeviceTerms) -> list[str]:
-    """The kinds of a pod's devices that are given near each other; [] where it has one alone."""
+    """The kinds of a pod's devices allocated near each other; [] for a single kind."""
     named = [kind for kind in terms.joint if kind in parts and parts[kind].more != "all"]
     return named if len(parts) > 1 else []
 
 
 def _part(kind: str, part: Part, hint: DeviceHint) -> Part:
     name = _NAMES.get(kind)
-    # Several whole devices are that, whatever the strategy.
+    # A request of several devices is for whole ones, whatever the strategy.
     if name is None or part.count > 1:
         return part
     match hint.strategy:
@@ -59,7 +59,7 @@ def _part(kind: str, part: Part, hint: DeviceHint) -> Part:
 def wanted(
     cards: Sequence[Card], hint: DeviceHint, labels: Mapping[int, Mapping[str, str]], switches: Mapping[int, str]
 ) -> list[Card]:  # fmt: skip
-    """The devices of one kind that a hint leaves: those with its labels, and where nobody has a part of one at their switch."""
+    """The devices of one kind allowed by a hint: those with its labels, and on request at switches without a used device."""
     found = [
         card for card in cards if hint.selector is None or selects(hint.selector, labels.get(card.minor, {}))
     ]  # fmt: skip
@@ -72,11 +72,11 @@ def wanted(
 def tiers_of(
     terms: DeviceTerms, tiers: Sequence[Sequence[Group]], bandwidths: Mapping[Group, int]
 ) -> list[list[Group]]:
-    """Groups of a board that will do for a pod, the best ones first; only the best that the board has where it wants these."""
+    """Groups of a board for a pod, the best ones first; on request only the best ones of the board."""
     among = tiers[:1] if terms.partition == "Restricted" else tiers
     if not terms.bandwidth:
         return [list(tier) for tier in among]
-    # A board that does not say what links its cards is none.
+    # A board without reported links of its cards has none.
     least = observed_quantity(terms.bandwidth)
     return [
         [one for one in tier if one in bandwidths and bandwidths[one] * NANO >= least]
@@ -85,7 +85,7 @@ def tiers_of(
 
 
 def within(groups: Iterable[Group], scope: Scope | None, level: int) -> list[Group]:
-    """The groups that lie within one scope of a level; none where nobody says how near cards are."""
+    """The groups within one scope of a level; none if the distances of cards are unknown."""
     scopes = [set(one) for one in _scopes(scope, level)]
     return [one for one in groups if any(each.issuperset(one) for each in scopes)]
 

@@ -1,4 +1,4 @@
-"""What Koordinator's plugin NodeNUMAResource tells over HTTP of a node's CPUs, in its fields. Pure.
+"""CPU summaries: the HTTP answers of Koordinator's plugin NodeNUMAResource about a node's CPUs, in its fields. Pure.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/nodenumaresource (plugin_service.go); docs/scheduling.md.
 """
@@ -17,7 +17,7 @@ from reactors.scheduling.state import SchedulingState
 
 
 def topology(replica: Replica, node: str) -> dict[str, Any] | None:
-    """How the CPUs of a node lie, and which no pod gets; None where nothing is known of them."""
+    """The CPU topology of a node, and its CPUs reserved from all pods; None if unknown."""
     room = _room(replica, node)
     if room is None:
         return None
@@ -34,7 +34,7 @@ def topology(replica: Replica, node: str) -> dict[str, Any] | None:
 
 
 def available(replica: Replica, node: str) -> dict[str, Any] | None:
-    """Which CPUs of a node a pod may get, and how many pods have each of the others; None where nothing is known of them."""
+    """The CPUs of a node available to a pod, and the number of pods on each of the others; None if unknown."""
     room = _room(replica, node)
     if room is None:
         return None
@@ -54,7 +54,7 @@ def _cpu(one: Cpu) -> dict[str, Any]:
 
 
 def _room(replica: Replica, node: str) -> CpuRoom | None:
-    """By the first profile that has the plugin."""
+    """The CPUs of a node by the first profile with the plugin."""
     own = replica.states[NAME]
     scheduler = own.scheduler if isinstance(own, SchedulingState) else None
     if scheduler is None or node not in scheduler.columns.row_of:

@@ -1,4 +1,4 @@
-"""What Koordinator's plugin DeviceShare tells over HTTP of the devices of nodes, in its fields. Pure.
+"""Device summaries: the HTTP answers of Koordinator's plugin DeviceShare about nodes' devices, in its fields. Pure.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/deviceshare (plugin_service.go); docs/scheduling.md.
 """
@@ -19,7 +19,7 @@ from reactors.scheduling.state import SchedulingState
 
 
 def summaries(replica: Replica) -> dict[str, dict[str, Any]]:
-    """The devices of every node that has some."""
+    """The devices of every node with some."""
     known = _columns(replica)
     if known is None:
         return {}
@@ -28,7 +28,7 @@ def summaries(replica: Replica) -> dict[str, dict[str, Any]]:
 
 
 def summary(replica: Replica, node: str) -> dict[str, Any] | None:
-    """The devices of a node, what is free of them, and which pods a decision or an annotation gave which; None without any."""
+    """The devices of a node, their free room, and the pods on them by a decision or an annotation; None without any."""
     known = _columns(replica)
     row = known[0].row_of.get(node) if known is not None else None
     if known is None or row is None:
@@ -50,7 +50,7 @@ def summary(replica: Replica, node: str) -> dict[str, Any] | None:
 
 
 def _allocated(columns: Columns, plugin: DeviceShare, row: int) -> dict[str, dict[str, Any]]:
-    """By kind of device, pod and number: what the pod has."""
+    """By kind of device, pod and number: the pod's part."""
     found: dict[str, dict[str, Any]] = {}
     for one in sorted(columns.placed_on(row), key=lambda one: one.pod.uid):
         for kind, part in parts_of(one.pod, plugin.rules).items():
@@ -79,7 +79,7 @@ def _used(card: Card) -> dict[str, int]:
 
 
 def _columns(replica: Replica) -> tuple[Columns, DeviceShare] | None:
-    """By the first profile that has the plugin."""
+    """The columns and the plugin of the first profile with the plugin."""
     own = replica.states[NAME]
     scheduler = own.scheduler if isinstance(own, SchedulingState) else None
     for framework in scheduler.frameworks.values() if scheduler is not None else ():

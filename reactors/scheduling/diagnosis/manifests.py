@@ -1,4 +1,4 @@
-"""Pods as people write them, as the API server would make them: for dry runs. Pure."""
+"""Pods from people's manifests, as the API server would create them: for dry runs. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pod_of(
 
 
 def _admitted(spec: Json, cluster: ClusterState) -> Json:
-    """With the defaults that decide where a pod may go: the class's priority, requests that are limits."""
+    """A spec with the defaults for the choice of a node: the class's priority, and requests from limits."""
     known = cluster.priority_class(str(spec.get("priorityClassName") or ""))
     if known is not None:
         spec["priority"] = known.value

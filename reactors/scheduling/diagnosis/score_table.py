@@ -1,6 +1,6 @@
 """The scores of one cycle as a table: a line for each node, a column for each plugin. Pure.
 
-The form is that of Koordinator's scheduler: the plugins from A to Z, the sum of weighted scores, the best node first.
+The form is the table of Koordinator's scheduler: the plugins from A to Z, the sum of weighted scores, the best node first.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/frameworkext/debug_scores.go.
 """

@@ -1,4 +1,4 @@
-"""What Koordinator's scheduler tells of itself over HTTP, told of this one: nodes, elastic quotas, and tables of scores. Pure.
+"""Summaries of nodes, elastic quotas and scores, in the HTTP forms of Koordinator's scheduler. Pure.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/frameworkext (debug_scores.go, services); docs/scheduling.md.
 """
@@ -47,7 +47,7 @@ def node(replica: Replica, name: str) -> dict[str, Any] | None:
 
 
 def offered_by_devices(found: Node, devices: NodeDevices | None) -> dict[str, Any] | None:
-    """What a node should offer by its Device object, and the labels that Koordinator's manager gives it; None without one."""
+    """The resources of a node by its Device object, and the labels set by Koordinator's manager; None without one."""
     if devices is None:
         return None
     cards = [one.amounts for one in devices.devices if one.type == "gpu"]
@@ -131,7 +131,7 @@ def _cycle(gangs: Gangs, one: Gang, replica: Replica) -> dict[str, Any]:
 
 
 def tables(fact: SchedulingPassed, most: int) -> Iterator[str]:
-    """For each pod of a pass that had a choice: its best nodes with the scores of each plugin, as Markdown."""
+    """For each pod of a pass with a choice: its best nodes with the scores of each plugin, as Markdown."""
     for one in fact.pods:
         top = list(zip(one.top[::2], one.top[1::2], strict=True))
         if not top:

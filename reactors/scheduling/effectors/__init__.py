@@ -1,1 +1,1 @@
-"""The effects of a pass: binds pods to their nodes, and tells waiting pods the reason."""
+"""The effects of a pass: binds of pods to their nodes, and the reasons on waiting pods."""

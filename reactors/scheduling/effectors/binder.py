@@ -1,12 +1,12 @@
-"""ADAPTER: has every outstanding placement bound, several at once, and says of those that cannot be bound why not.
+"""ADAPTER: binds every outstanding placement, several at once, and reports the reason of each failed one.
 
-What is outstanding is folded from the history, so a process that was killed at any moment goes on with the same list: a pod
-that it had bound already is found on its node. A placement that got no certain answer keeps its room and is tried
-again on the same node: a request that seemed lost may still arrive. Room is given back only where the pod was read and waits,
-after every request has run out that may have been on its way: also a refusal may meet a second process that is let through.
+Outstanding placements are folded from the history, so a process killed at any moment goes on with the same list: a pod bound
+before is found on its node. A placement without a certain answer keeps its room and is tried again on the same node: a request
+without an answer may still arrive. Room is released only after a read of the waiting pod, once every request possibly under way
+has run out: even a refusal may cross a second process's success.
 
-An API server that has too much to do, or denies the right, is left alone for a while by all. What a plugin raises keeps the one
-pod waiting: it is told, and the pod is tried again later.
+An overloaded API server, or one denying the right, is left alone for a while by all placements. An exception in a plugin keeps one
+pod waiting: it is reported, and the pod is tried again later.
 
 Source: docs/scheduling.md; docs/reliability.md.
 """
@@ -27,34 +27,34 @@ from reactors.scheduling.framework.bind_cycle import BindClient, BindCycle, Know
 if TYPE_CHECKING:
     from reactors.scheduling.framework.bind_plugins import BindPlugins
 
-#: Placements in work: twice the connections, so that none of these waits for us.
+#: Placements in work: twice the connections, so every connection has work.
 AT_ONCE = 16
-#: Between two looks at what is outstanding: as little as this, or twenty times what a look took, where that is more; while
-#: placements are in work, of which nothing else says that they were refused; and where nothing was read meanwhile.
+#: Pauses between two checks of the outstanding placements: at least this, or twenty times the duration of a check if longer; while
+#: placements are in work, as a refusal has no event of its own; and without newly read events.
 LEAST_LOOK_SECONDS = 0.001
 LOOK_RATIO = 20
 LOOK_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 1.0
-#: Before a placement is tried again that got no answer; and before anything is while the right is missing, or what a plugin failed
-#: with.
+#: Pauses before a placement without an answer is tried again; and before any is while the right is missing, or after a failure of
+#: a plugin
 AGAIN_SECONDS = 1.0
 DENIED_SECONDS = 30.0
-#: After this a bound pod that was not observed on its node is asked about again.
+#: After this time a bound pod without an observation on its node is read again.
 CONFIRM_SECONDS = 300.0
-#: So long an API server may still do what was asked: its deadline of a request, and a margin.
+#: The time for an API server to complete a request: its deadline of a request, and a margin.
 LATE_SECONDS = 75.0
-#: Between a refusal and a last look at the pod: another process may be binding it at the same moment.
+#: Between a refusal and a last read of the pod: another process may be binding it at the same moment.
 REFUSED_SECONDS = 20.0
-#: Why a pod is not bound that every Bind plugin leaves to another.
+#: The reason of a pod left unbound by every Bind plugin.
 NOBODY = "no plugin of its profile binds this pod"
-#: Most placements that one event reports as not bound.
+#: Most failed placements in one event.
 MOST_REFUSALS = 200
 
 _log = logging.getLogger(__name__)
 
 
 class OutstandingPlacements(Protocol):
-    """Placements that were decided, and neither confirmed nor settled."""
+    """Decided placements, neither confirmed nor settled."""
 
     @property
     def position(self) -> int:
@@ -70,7 +70,7 @@ class OutstandingPlacements(Protocol):
         ...
 
     def placement(self, uid: str) -> Placement | None:
-        """That of one pod; None where there is none any more, or nothing may be done."""
+        """The placement of one pod; None if it has none any more, or no effects are allowed."""
         ...
 
     def overtaken(self, placement: Placement) -> str:
@@ -78,16 +78,16 @@ class OutstandingPlacements(Protocol):
         ...
 
     def binding(self, placement: Placement) -> tuple[BindPlugins, Known] | None:
-        """The plugins of its profile that bind, and what they may read; None where there is no such placement any more."""
+        """The Bind plugins of its profile, and their input; None if there is no such placement any more."""
         ...
 
 
-#: Says why placements were not bound. Raises RetryableError where it cannot be published now.
+#: Publishes the reasons of failed placements. Raises RetryableError if publishing is impossible now.
 Settle = Callable[[Sequence[tuple[Placement, Outcomes]]], Awaitable[None]]
 
 
 class Binder:
-    """Binds what is outstanding. One in each process that acts; two of them do no harm."""
+    """Binds outstanding placements. One in each acting process; two of them do no harm."""
 
     def __init__(
         self,
@@ -96,30 +96,30 @@ class Binder:
         settle: Settle,
         on_bound: Callable[[Placement], None],
     ) -> None:
-        """``on_bound`` tells people that a pod was bound, where a plugin asks for that."""
-        #: What became of placements.
+        """``on_bound`` tells people about a bind, if a plugin asks for it."""
+        #: The results of placements.
         self.counts: Counter[str] = Counter()
-        #: What keeps placements from being bound, in the API server's words; "" while nothing does.
+        #: The obstacle to all placements, in the API server's words; "" = none.
         self.trouble = ""
-        #: By pod: what was raised when it was tried last, with the plugin.
+        #: By pod: the exception of its last attempt, with the plugin.
         self.failures: dict[str, str] = {}
         self._cluster = cluster
         self._outstanding = outstanding
         self._say = settle
         self._told = on_bound
         self._queue: asyncio.Queue[Placement] = asyncio.Queue()
-        #: Pod to decision: what is queued, in work, or done and still outstanding.
+        #: Pod to decision: queued, in work, or done and still outstanding.
         self._known: dict[str, str] = {}
-        #: Pod and decision of what is queued or in work, also where it is outstanding no more: it is queued once at a time.
+        #: Pod and decision of placements queued or in work, also if no longer outstanding: each is queued once at a time.
         self._busy: set[tuple[str, str]] = set()
-        #: When a known one is tried again, and when anything is; seconds of the loop's clock.
+        #: The next attempt of a known one, and of any; seconds of the loop's clock.
         self._again_at: dict[str, float] = {}
         self._rests_until = 0.0
-        #: When a request of a pod was last sent whose answer is not known, while it may still arrive.
+        #: The last request of a pod with an unknown answer, while it may still arrive.
         self._uncertain_at: dict[str, float] = {}
-        #: Pod to the decision that was refused once, with the words: the pod decides when it is read.
+        #: Pod to the decision refused once, with the words: a read of the pod decides.
         self._against: dict[str, tuple[str, str]] = {}
-        #: By pod and plugin: what plugins keep between the tries of one decision.
+        #: By pod and plugin: plugins' data between the attempts of one decision.
         self._data: dict[str, dict[str, Any]] = {}
         self._refused: list[tuple[Placement, Outcomes]] = []
         self._say_at = 0.0
@@ -137,7 +137,7 @@ class Binder:
                 self._look()
                 spent = loop.time() - began
                 await self._settle()
-                # Who looks at thousands again and again has no time left to bind them.
+                # Frequent checks of thousands of placements would leave no time to bind them.
                 rest = min(max(LOOK_RATIO * spent, LEAST_LOOK_SECONDS), LOOK_SECONDS)
                 await asyncio.sleep(rest)
                 if self._outstanding.position == self._position and not self._says_now:
@@ -148,14 +148,14 @@ class Binder:
         return bool(self._refused) and asyncio.get_running_loop().time() >= self._say_at
 
     def _rest(self) -> float:
-        """How long nothing is due. What is in work may be refused at any moment, and nothing else says so."""
+        """The pause until the next check. Work in progress may be refused at any moment, without an event."""
         if len(self._again_at) < len(self._known):
             return LOOK_SECONDS
         now = asyncio.get_running_loop().time()
         return min(max(self._next_at, self._rests_until, now) - now, LONGEST_LOOK_SECONDS)
 
     def _look(self) -> None:
-        """Queue what is new, and what is due again."""
+        """Queue the new placements, and the ones due again."""
         now, position = asyncio.get_running_loop().time(), self._outstanding.position
         if now < self._rests_until or (position == self._position and now < self._next_at):
             return
@@ -201,7 +201,7 @@ class Binder:
                 await self._begin(placement)
                 self.failures.pop(placement.uid, None)
             except BursarError:
-                # What it says its catcher shall do is not to go on, as where a lock is lost.
+                # This error tells its catcher to stop, for example after the loss of a lock.
                 raise
             except Exception as error:
                 self._failed(placement, error)
@@ -239,7 +239,7 @@ class Binder:
                 self._leave(placement)
                 return
             if current != placement:
-                # Of another profile by now: its plugins are asked.
+                # It belongs to another profile now: that profile's plugins are called.
                 self._again(current, loop.time())
                 return
             prepared = Prepared(why=self._outstanding.overtaken(placement))
@@ -258,7 +258,7 @@ class Binder:
             self._take(plugins, cycle, found, loop.time())
 
     def _failed(self, placement: Placement, error: Exception) -> None:
-        """A plugin raised what none may: nobody knows what it did before, and the others go on."""
+        """Record a plugin's exception: its earlier effects are unknown, and the other placements go on."""
         uid, now = placement.uid, asyncio.get_running_loop().time()
         where = getattr(error, "__notes__", ["the binder"])[-1]
         words = f"{where} failed with {placement.namespace}/{placement.name}: {type(error).__name__}: {error}"
@@ -274,7 +274,7 @@ class Binder:
         return message if refused == placement.decision else ""
 
     async def _end(self, plugins: BindPlugins, cycle: BindCycle, why: str) -> None:
-        """Give a placement up that is not right any more, unless the pod has its node already."""
+        """Give up an invalid placement, unless the pod has its node already."""
         now, placement = asyncio.get_running_loop().time(), cycle.placement
         certain_at = self._uncertain_at.get(placement.uid, -LATE_SECONDS) + LATE_SECONDS
         if certain_at > now:
@@ -302,7 +302,7 @@ class Binder:
             self._refused.append((placement, found))
 
     def _again(self, placement: Placement, at: float) -> None:
-        """Try a placement again then; nothing where it is known no more: the pod got another node, or is outstanding no more."""
+        """Try a placement again then; nothing if it is no longer known: the pod got another node, or is outstanding no more."""
         if self._known.get(placement.uid) != placement.decision:
             return
         self._again_at[placement.uid] = at

@@ -1,15 +1,14 @@
-"""ADAPTER: tells people of pods as kube-scheduler does: the condition PodScheduled, and Events on the pod.
+"""ADAPTER: reports placements on pods as kube-scheduler does: the condition PodScheduled, and Events on the pod.
 
-A pod that no node takes has PodScheduled=False with the reason ``Unschedulable`` and the message ``0/3 nodes are
-available: ...``, which `kubectl describe` shows and which autoscalers of nodes read, and an Event ``FailedScheduling``.
-A pod that was bound has an Event ``Scheduled``. Both are for reading only: the decision is in the history.
+A pod refused by every node has PodScheduled=False with the reason ``Unschedulable`` and the message ``0/3 nodes are available:
+...``, shown by `kubectl describe` and read by autoscalers of nodes, and an Event ``FailedScheduling``. A bound pod has an Event
+``Scheduled``. Both are for reading only: the decision is in the history.
 
-A pod is told of when its message changes, and once a minute at most; all of them together are bounded. What the pod
-says already is not said again, so a restart writes nothing. Events ``Scheduled`` that come too fast are left out and counted.
-Pods in system namespaces get Events alone: Bursar may not write their status.
+A pod is updated when its message changes, and once a minute at most; the rate of all updates is bounded. An equal message on the
+pod is not written again, so a restart writes nothing. Events ``Scheduled`` above the rate are left out and counted. Pods in system
+namespaces get Events alone: Bursar may not write their status.
 
-``condition`` and ``record`` are pure. Source: Kubernetes API reference, "PodCondition" and events.k8s.io/v1;
-docs/scheduling.md.
+``condition`` and ``record`` are pure. Source: Kubernetes API reference, "PodCondition" and events.k8s.io/v1; docs/scheduling.md.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 
 Json = dict[str, Any]
 
-#: Between two conditions of one pod, and before one that was in conflict is tried again.
+#: Between two conditions of one pod, and before another attempt after a conflict.
 APART_US = 60 * SECOND_US
 AGAIN_US = 5 * SECOND_US
-#: Pods that are told of, of all together.
+#: Updates of all pods together.
 ALL = Rate(per_second=20, burst=100)
-#: Between two looks at what is to be written.
+#: Between two checks of the due updates.
 PACE_SECONDS = 0.5
-#: Bound pods of which no Event was written yet; more are left out.
+#: Most bound pods without an Event yet; more are left out.
 MOST_BOUND = 1_000
 #: Longest message of a condition, bytes.
 LONGEST_MESSAGE = 4096
@@ -55,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class NoticeClient(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The methods of :class:`bus.kube.client.KubeCluster` needed here, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -71,7 +70,7 @@ class NoticeClient(Protocol):
 
 
 class NoticedPod(msgspec.Struct, frozen=True):
-    """The pod that is told of, and the scheduler that it names. ``nominated``: the node on which others went for it."""
+    """A pod with a notice, and its scheduler's name. ``nominated``: the node with victims for it."""
 
     namespace: str
     name: str
@@ -81,7 +80,7 @@ class NoticedPod(msgspec.Struct, frozen=True):
 
 
 class _Shown(msgspec.Struct):
-    """What a pod was told last, and from when on it may be told again. ``tried``: the nominated node of the last attempt."""
+    """The last notice of a pod, and the time of the next one. ``tried``: the nominated node of the last attempt."""
 
     message: str = ""
     after_us: int = 0
@@ -90,10 +89,10 @@ class _Shown(msgspec.Struct):
 
 
 def condition(pod: Json, message: str, now_us: int, nominated: str = "") -> Json | None:
-    """The pod's condition, as server-side apply wants it; None where the pod says so already, is bound, or ends.
+    """The pod's condition, for server-side apply; None if the pod already has it, is bound, or ends.
 
-    ``nominated``: the node on which others went for it, "" = there is none: one that this program wrote is taken back, as
-    server-side apply takes back what its manager wants no more; one that somebody else wrote stays.
+    ``nominated``: the node with victims for it, "" = none. Server-side apply then removes a nominated node written by this
+    program, and keeps one written by another.
     """
     metadata = pod["metadata"]
     if pod.get("spec", {}).get("nodeName") or "deletionTimestamp" in metadata:
@@ -130,7 +129,7 @@ def condition(pod: Json, message: str, now_us: int, nominated: str = "") -> Json
 
 
 def _is_ours(metadata: Json) -> bool:
-    """Whether this program wrote the nominated node of a pod, by what the API server notes of it."""
+    """Whether this program wrote the nominated node of a pod, by the managed fields of the API server."""
     return any(
         one.get("manager") == MANAGER
         and "f:nominatedNodeName" in one.get("fieldsV1", {}).get("f:status", {})
@@ -139,9 +138,9 @@ def _is_ours(metadata: Json) -> bool:
 
 
 def record(subject: NoticedPod, *, node: str, message: str, now_us: int, instance: str) -> Json:
-    """The Event on a pod that was bound to ``node``, or for which none was found (``node`` "").
+    """The Event on a pod bound to ``node``, or on one without a node (``node`` "").
 
-    The name of the Event is a hash of the pod, the node and the message, so that a second attempt makes no second Event.
+    The name of the Event is a hash of the pod, the node and the message, so a second attempt makes no second Event.
     """
     content = f"{subject.uid}\n{node}\n{message}".encode()
     name = f"bursar.{hashlib.blake2b(content, digest_size=8).hexdigest()}"
@@ -167,10 +166,10 @@ def record(subject: NoticedPod, *, node: str, message: str, now_us: int, instanc
 
 
 class PodNotices:
-    """Tells of what it is given. One for a cluster, in the process that binds."""
+    """Writes notices. One for a cluster, in the binding process."""
 
     def __init__(self, cluster: NoticeClient, clock: Clock, *, instance: str) -> None:
-        #: What became of notices: ``written``, ``known``, ``denied``, ``refused``, ``gone``, ``crowded`` (left out).
+        #: The results of notices: ``written``, ``known``, ``denied``, ``refused``, ``gone``, ``crowded`` (left out).
         self.counts: Counter[str] = Counter()
         #: Why the API server takes none, in its words; "" while it does.
         self.trouble = ""
@@ -183,7 +182,7 @@ class PodNotices:
         self._all = Buckets(ALL)
 
     def waits(self, waiting: Mapping[str, tuple[NoticedPod, str]]) -> None:
-        """Every pod that no node takes now, by uid, with the message; of all others nothing is known any more."""
+        """Set every pod refused by all nodes, by uid, with its message; other pods' notices are forgotten."""
         self._told = {uid: shown for uid, shown in self._told.items() if uid in waiting}
         self._due = {
             uid: one
@@ -200,7 +199,7 @@ class PodNotices:
         self._bound.append((subject, node))
 
     async def work(self) -> None:
-        """Write what is due and within the rate; the rest waits. Raises ClusterUnavailableError."""
+        """Write the due notices within the rate; the rest waits. Raises ClusterUnavailableError."""
         for uid, (subject, message) in list(self._due.items()):
             now_us = self._clock.now_us()
             shown = self._told.get(uid) or _Shown()
@@ -230,7 +229,7 @@ class PodNotices:
         except NotFoundError:
             self.counts["gone"] += 1
         except (ConflictError, MalformedJsonError, KeyError, TypeError):
-            # It changed between our look and our write, or a proxy answered: the next look decides anew.
+            # It changed between the read and the write, or a proxy answered: the next check decides anew.
             return AGAIN_US
         except (PermissionDeniedError, RequestRefusedError) as error:
             reason = "denied" if isinstance(error, PermissionDeniedError) else "refused"
@@ -265,7 +264,7 @@ class PodNotices:
 
 
 async def telling(notices: PodNotices) -> None:
-    """Write for ever, at a pace that no number of pods makes faster."""
+    """Write for ever, at a pace independent of the number of pods."""
     while True:
         try:
             await notices.work()

@@ -1,7 +1,7 @@
-"""ADAPTER: writes the statuses of reservations where they say something else than the scheduler knows.
+"""ADAPTER: writes the scheduler's statuses of reservations over differing ones.
 
-Each on the condition of the version that was seen, at a bounded rate, and of one that no node takes once a minute at most. A
-reservation is said to be lost with its node only where the API server has no such node.
+Each write has the observed version as its condition, at a bounded rate; the status of a reservation refused by every node is
+written once a minute at most. A reservation is reported as lost with its node only if the API server has no such node.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 #: Writes of all reservations together.
 ALL = Rate(per_second=10, burst=50)
-#: Between two writes to one version of a reservation that were no success, and between two reasons why no node takes it.
+#: Between two failed writes to one version of a reservation, and between two reasons of its refusal by all nodes.
 AGAIN_US = 10 * SECOND_US
 APART_US = 60 * SECOND_US
 LOOK_SECONDS = 1.0
-#: Types of the conditions that the scheduler writes.
+#: Types of the conditions written by the scheduler.
 OURS = ("Scheduled", "Ready")
 
 
 class StatusWrites(ReservationWrites, Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The methods of :class:`bus.kube.client.KubeCluster` needed here, with its errors."""
 
     async def delete(self, path: str, *, uid: str) -> Json:
         """Delete the object at ``path`` if it still has this uid."""
@@ -48,7 +48,7 @@ class StatusWrites(ReservationWrites, Protocol):
 
 
 class ReservationStatuses:
-    """Writes what it is given. One for a cluster, in the process that binds."""
+    """Writes statuses of reservations. One for a cluster, in the binding process."""
 
     def __init__(self, cluster: StatusWrites, clock: Clock) -> None:
         #: Why the API server takes none, in its words; "" while it does.
@@ -59,7 +59,7 @@ class ReservationStatuses:
         self._all = Buckets(ALL)
 
     async def write(self, wanted: Iterable[Wanted]) -> None:
-        """Write what is due and within the rate. Raises ClusterUnavailableError."""
+        """Write the due statuses within the rate. Raises ClusterUnavailableError."""
         found = list(wanted)
         uids = {one.row.uid for one in found}
         now_us = self._clock.now_us()
@@ -83,7 +83,7 @@ class ReservationStatuses:
                 await self._cluster.merge(f"{path}/status", self._body(one))
             self.trouble = ""
         except (NotFoundError, ConflictError, MalformedJsonError):
-            # It is another meanwhile, or gone: what is seen next decides.
+            # It changed meanwhile, or is gone: the next observation decides.
             return
         except (PermissionDeniedError, RequestRefusedError) as error:
             self.trouble = str(error)
