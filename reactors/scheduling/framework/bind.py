@@ -1,8 +1,7 @@
-"""Gives a pod its node by the Binding subresource, on the condition of its uid. At most once, and never to another node.
+"""Binds a pod to its node by the Binding subresource, on the condition of its uid. At most once, and never to another node.
 
-The decision's id and the devices go with the binding as annotations, in the one write that also names the node. An answer
-that was lost is no failure: the pod itself says where it is. A pod that is on the node that was decided is bound, whoever
-wrote it.
+The decision's id and the devices are annotations of the binding, in the one write with the node. A lost answer is no failure: the
+pod itself shows its node. A pod on the decided node is bound, whoever wrote it.
 
 Source: Kubernetes API reference, "Binding"; docs/scheduling.md.
 """
@@ -28,24 +27,24 @@ from bus.errors import (
 
 Json = dict[str, Any]
 
-#: On a bound pod: which decision bound it, and to which devices of the node, by name with commas between.
+#: On a bound pod: the id of its decision, and its devices of the node, by name with commas between.
 DECISION = "bursar.io/decision"
 DEVICES = "bursar.io/devices"
 CPUS = "scheduling.koordinator.sh/resource-status"
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 TOO_MANY = 429
-#: Longest words of the API server that are kept.
+#: Longest kept text of the API server.
 LONGEST = 500
 
-#: ``bound``: it is on its node. ``elsewhere``: somebody else bound it to another. ``gone``: it ends or ended, or another pod
-#: has its name. ``refused``: the API server will not have this one. ``denied``: we may bind none. ``later``: nothing was done,
-#: or nobody can say.
+#: ``bound``: it is on its node. ``elsewhere``: another program bound it to another node. ``gone``: it ends or ended, or another
+#: pod has its name. ``refused``: the API server rejects this one. ``denied``: the right to bind is missing. ``later``: nothing was
+#: done, or the result is unknown.
 Outcome = Literal["bound", "elsewhere", "gone", "refused", "denied", "later"]
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which pod shall be on which node, by which decision, with which of the node's devices.
+    """The decided node of a pod, with its decision and its devices of the node.
 
     ``profile`` and ``passed`` name the pass: its profile and its sequence.
     """
@@ -58,15 +57,15 @@ class Placement(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
     profile: str = ""
     passed: int = 0
-    #: What it gets of the node's CPUs and NUMA nodes, as Koordinator's node agent reads it; "" = nobody says.
+    #: Its CPUs and NUMA nodes on the node, for Koordinator's node agent; "" = not decided.
     cpus: str = ""
-    #: It is a reservation, and no pod; its time is that of the decision.
+    #: It is a reservation, not a pod; its time is that of the decision.
     is_reservation: bool = False
     at_us: int = 0
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What became of a placement, in which words; of ``later``, after how long it may be tried again."""
+    """The result of a placement, with its reason; of ``later``, the pause before the next attempt."""
 
     outcome: Outcome
     message: str = ""
@@ -74,9 +73,7 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What came of something that a pod needs before it is bound: it is done; or, with a delay in seconds, not yet; or why
-    the pod cannot have its node.
-    """
+    """The result of a preparation before a bind: done; or, with a delay in seconds, not yet; or the reason against the node."""
 
     delay_seconds: float = 0.0
     why: str = ""
@@ -86,7 +83,7 @@ DONE = Prepared()
 
 
 class Bindings(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The methods of :class:`bus.kube.client.KubeCluster` needed here, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -102,7 +99,7 @@ class Bindings(Protocol):
 async def bind(
     cluster: Bindings, placement: Placement, further: Mapping[str, str] = MappingProxyType({})
 ) -> Outcomes:
-    """Bind a pod, with ``further`` annotations, or say what is in the way. Raises nothing that an API server can cause."""
+    """Bind a pod, with ``further`` annotations, or report the obstacle. An API server cannot cause an exception."""
     annotations = {**further, DECISION: placement.decision}
     if placement.devices:
         annotations[DEVICES] = ",".join(placement.devices)
@@ -134,9 +131,9 @@ async def bind(
 
 
 async def seen(cluster: Bindings, placement: Placement, otherwise: Outcomes) -> Outcomes:
-    """What the pod itself says; ``otherwise`` where it is still the one, waits, and does not end.
+    """The pod's own state; ``otherwise`` if it is the same pod, waits, and does not end.
 
-    Raises nothing that an API server can cause.
+    An API server cannot cause an exception.
     """
     path = f"/api/v1/namespaces/{placement.namespace}/pods/{placement.name}"
     part = "spec"

@@ -1,6 +1,6 @@
 """The input of plugins for the binding of a pod.
 
-It is imported where nothing is scheduled, so it imports nothing that computes.
+Processes without scheduling import this module, so it imports no computing modules.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 
 class BindClient(Bindings, Claims, ReservationWrites, Protocol):
-    """The client that plugins bind with: the part of :class:`bus.kube.client.KubeCluster` that they need."""
+    """The client for binding plugins: the methods of :class:`bus.kube.client.KubeCluster` needed by them."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What was observed until now: the pod, or the one that stands for a reservation, and the cluster."""
+    """The observed state until now: the pod, or the one standing for a reservation, and the cluster."""
 
     pod: Pod
     columns: Columns
-    #: What plugins have written on the pod in the write that gives it its node, as of the moment of the call.
+    #: The plugins' annotations for the pod's binding, as of the moment of the call.
     annotations: Callable[[], Mapping[str, str]]
 
 
 class BindCycle(msgspec.Struct, frozen=True):
-    """One try to bind a pod on the node that was decided."""
+    """One attempt to bind a pod to the decided node."""
 
     placement: Placement
     known: Known
     cluster: BindClient
-    #: When the try began, in seconds of a clock that only goes on.
+    #: The start of the attempt, in seconds of a monotonic clock.
     now: float
-    #: By plugin: what it keeps between the tries of this decision in this process.
+    #: By plugin: its data between the attempts of this decision in this process.
     data: dict[str, Any]
-    #: Tells people that the pod was bound.
+    #: Tells people about the pod's bind.
     tell: Callable[[Placement], None]

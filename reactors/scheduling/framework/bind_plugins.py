@@ -1,4 +1,4 @@
-"""Runs the plugins of a profile that bind: PreBind in order, one Bind, then PostBind. What a plugin raises names the plugin.
+"""Runs the binding plugins of a profile: PreBind in order, one Bind, then PostBind. A plugin's exception names the plugin.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -14,7 +14,7 @@ from reactors.scheduling.framework.contract import Bind, Plugin, PostBind, PreBi
 
 
 class BindPlugins:
-    """Those of one profile."""
+    """The binding plugins of one profile."""
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         found = list(plugins)
@@ -23,7 +23,7 @@ class BindPlugins:
         self._post_binds = [one for one in found if extends(one, PostBind)]
 
     async def pre_bind(self, cycle: BindCycle) -> Prepared:
-        """The first answer that is not "done" ends it: those after it are not asked before."""
+        """The first answer other than "done" ends it: later plugins are not called before."""
         for one in self._pre_binds:
             with _named(one):
                 found = await one.pre_bind(cycle)
@@ -32,7 +32,7 @@ class BindPlugins:
         return DONE
 
     async def bind(self, cycle: BindCycle) -> Outcomes | None:
-        """What the first plugin says that binds this pod; None = none does, and nothing was done."""
+        """The answer of the first plugin to bind this pod; None = none does, and nothing was done."""
         for one in self._binds:
             with _named(one):
                 found = await one.bind_pod(cycle)
@@ -41,7 +41,7 @@ class BindPlugins:
         return None
 
     def post_bind(self, cycle: BindCycle) -> None:
-        """Tell every plugin that the pod was bound."""
+        """Notify every plugin of the pod's bind."""
         for one in self._post_binds:
             with _named(one):
                 one.post_bind(cycle)

@@ -1,7 +1,7 @@
-"""Names the node of a pod on its claims, so that their volumes are made there, and says how long to wait.
+"""Writes the node of a pod on its claims, so their volumes are created there, and returns the pause before the next check.
 
-One write for each claim, on the condition of its uid and version, so a node that somebody else named meanwhile stays. Where the
-node is taken away again, whoever makes volumes could make none there: the pod needs another node.
+One write for each claim, on the condition of its uid and version, so another program's node stays. If the node is removed again,
+the provisioner could create no volume there: the pod needs another node.
 
 Source: Kubernetes, "Storage Classes", "Volume Binding Mode"; external-provisioner, "rescheduling".
 """
@@ -24,15 +24,15 @@ from bus.errors import (
 )
 from reactors.scheduling.framework.bind import LONGEST, Json, Placement, Prepared
 
-#: On a claim: the node for which its volume is to be made.
+#: On a claim: the node for its new volume.
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-#: Between two looks at a claim: this, and more the longer it takes.
+#: Between two checks of a claim: this, and more the longer it takes.
 LOOK_SECONDS = 1.0
 LESS_OFTEN = 0.25
 
 
 class UnboundClaim(msgspec.Struct, frozen=True):
-    """A claim as it was seen last. ``node``: the one that it names; "" = none. ``is_bound``: its volume was not seen yet."""
+    """A claim as last observed. ``node``: its node; "" = none. ``is_bound``: its volume was not observed yet."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class UnboundClaim(msgspec.Struct, frozen=True):
 
 
 class Claims(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The methods of :class:`bus.kube.client.KubeCluster` needed here, with its errors."""
 
     async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
         """Set the named fields; ``uid`` and ``resourceVersion`` are preconditions."""
@@ -51,19 +51,19 @@ class Claims(Protocol):
 
 
 class ClaimSelector:
-    """Of one pod: remembers what was written, for as long as it is to be bound."""
+    """The claims of one pod: keeps its writes while the pod is outstanding."""
 
     def __init__(self, cluster: Claims, now: float) -> None:
         """``now``: seconds of the caller's clock."""
         self._cluster = cluster
         self._since = now
-        #: By claim: the version that a write made.
+        #: By claim: the version made by a write.
         self._written: dict[str, str] = {}
 
     async def select(
         self, placement: Placement, claims: Sequence[UnboundClaim], now: float
     ) -> Prepared:
-        """Name the pod's node on each claim that names none. Raises nothing that an API server can cause."""
+        """Write the pod's node on each claim without one. An API server cannot cause an exception."""
         delay = max(LOOK_SECONDS, LESS_OFTEN * (now - self._since))
         written = self._written
         for claim in claims:
@@ -73,7 +73,7 @@ class ClaimSelector:
                 return Prepared(why=f"the volume of {claim.name} is made on {claim.node}")
             if claim.uid in written:
                 if _is_older(claim.version, written[claim.uid]):
-                    # What was written was not seen yet.
+                    # The last write was not observed yet.
                     continue
                 return Prepared(why=f"no volume could be made for {claim.name} on {placement.node}")
             found = await self._name(placement.node, claim)
@@ -93,12 +93,12 @@ class ClaimSelector:
             made = await self._cluster.merge(path, {"metadata": metadata})
             self._written[claim.uid] = str(made["metadata"]["resourceVersion"])
         except ConflictError:
-            # It was changed meanwhile; what it says now is seen soon.
+            # It was changed meanwhile; the next observation has the new state.
             return Prepared(LOOK_SECONDS)
         except ClusterUnavailableError as error:
             return Prepared(max(error.delay_seconds, LOOK_SECONDS))
         except (MalformedJsonError, KeyError, TypeError):
-            # It may have been written, which is seen then.
+            # The write may have succeeded; the next observation shows it.
             return Prepared(LOOK_SECONDS)
         except (NotFoundError, PermissionDeniedError, RequestRefusedError) as error:
             return Prepared(why=f"{claim.name}: {error}"[:LONGEST])
@@ -109,5 +109,5 @@ class ClaimSelector:
 def _is_older(version: str, than: str) -> bool:
     if version.isdigit() and than.isdigit():
         return int(version) < int(than)
-    # Nobody can say; the pod waits until its time is over.
+    # The result is unknown; the pod waits until its time is over.
     return True

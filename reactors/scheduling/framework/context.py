@@ -1,4 +1,4 @@
-"""The context of scheduling plugins: the states that their hooks read."""
+"""The context of scheduling plugins: the states read by their hooks."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from reactors.scheduling.framework.bind_cycle import BindCycle
 from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.queueing.hints import Hint
 
-#: The distance of a node that passes with one change of a text.
+#: The distance of a node in need of one changed text.
 ONE_CHANGE = 1000
 #: Range of a score after its normalization.
 LOWEST, HIGHEST = 0, 100
@@ -45,7 +45,7 @@ class Code(Enum):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The answer of a hook that evaluates a pod without nodes. ``nodes``: the only nodes that a PreFilter allows."""
+    """The answer of a hook about a pod without nodes. ``nodes``: the only nodes allowed by a PreFilter."""
 
     code: Code
     reason: str = ""
@@ -56,7 +56,7 @@ SKIP = Status(Code.SKIP)
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nodes that a Filter refuses for one reason, as a mask over the rows that it was asked for."""
+    """Nodes refused by a Filter for one reason, as a mask over the rows of the call."""
 
     reason: str
     nodes: Bools
@@ -65,7 +65,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Cycle:
-    """One pod and the context as it is while it is placed, with what plugins keep between their hooks."""
+    """One pod and the context during its placement, with the plugins' data between their hooks."""
 
     __slots__ = ("columns", "context", "data", "pod", "request")
 
@@ -106,10 +106,10 @@ def extends(one: Plugin, point: type[P]) -> TypeGuard[P]:
 
 @runtime_checkable
 class Keys(Plugin, Protocol):
-    """A local plugin that reads more than a pod's requests and constraints and the node's row."""
+    """A local plugin with more input than a pod's requests and constraints and the node's row."""
 
     def key(self, cycle: Cycle) -> Hashable:
-        """The other values that it reads: equal keys give equal answers."""
+        """The other input values: equal keys give equal answers."""
 
 
 @runtime_checkable
@@ -122,7 +122,7 @@ class PreEnqueue(Plugin, Protocol):
 
 @runtime_checkable
 class QueueSort(Plugin, Protocol):
-    """Sorts pods that wait; a profile has exactly one."""
+    """Sorts waiting pods; a profile has exactly one."""
 
     def sort_key(self, pod: Pod, added_us: int) -> tuple[object, ...]:
         """The smaller is next. No two pods are equal."""
@@ -130,24 +130,24 @@ class QueueSort(Plugin, Protocol):
 
 @runtime_checkable
 class Helped(Plugin, Protocol):
-    """A filter that names the changes that could help a refused pod. For any other filter, every change could."""
+    """A filter naming the changes possibly helpful to a refused pod. For any other filter, every change could help."""
 
     helped_by: ClassVar[frozenset[Hint]]
 
 
 @runtime_checkable
 class Reserve(Plugin, Protocol):
-    """Keeps a part of a node for a pod from the moment that it is chosen."""
+    """Keeps a part of a node for a pod from the choice of the node on."""
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """Why it cannot; "" = it is reserved."""
 
     def unreserve(self, cycle: Cycle) -> None:
-        """Take back what was reserved; nothing may have been."""
+        """Take back the reserved part; possibly nothing was reserved."""
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """The answer of a Permit: SUCCESS or SKIP, WAIT for so long at most, or another code that refuses."""
+    """The answer of a Permit: SUCCESS or SKIP, WAIT for so long at most, or another code for a refusal."""
 
     code: Code
     reason: str = ""
@@ -156,20 +156,20 @@ class Permission(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Permit(Plugin, Protocol):
-    """Lets a pod whose node is reserved be bound, has it wait with its room, or refuses it."""
+    """Lets a pod with a reserved node be bound, has it wait with its room, or refuses it."""
 
     def permit(self, cycle: Cycle, row: int) -> Permission:
         """Whether it may be bound."""
 
     def permits(self, cycle: Cycle) -> Sequence[str]:
-        """The pods that wait for this plugin and may be bound, too, now that the cycle's pod may."""
+        """The pods waiting for this plugin and allowed to bind, too, now that the cycle's pod may."""
 
     def forbids(self, cycle: Cycle) -> Sequence[str]:
-        """The pods that must stop waiting for this plugin, as the cycle's pod has no node."""
+        """The pods to stop waiting for this plugin, as the cycle's pod has no node."""
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Pods that are alike, and how many such pods each node would take (``Filtering.room``)."""
+    """Equal pods, and the number of such pods with room on each node (``Filtering.room``)."""
 
     count: int
     room: Ints
@@ -177,10 +177,10 @@ class Alike(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Together(Plugin, Protocol):
-    """Has sets of pods placed in one pass or not at all, each set within some nodes where it asks for that."""
+    """Has sets of pods placed in one pass or not at all, each set within some nodes on request."""
 
     def together(self, pod: Pod, context: PluginContext) -> Sequence[str]:
-        """Names of the sets of pods with which one is placed together; () = it is placed by itself."""
+        """Names of the sets placed together with a pod; () = it is placed by itself."""
 
     def members(self, names: Sequence[str], context: PluginContext) -> Sequence[str]:
         """The pods of these sets, also those with a node."""
@@ -194,9 +194,9 @@ class Together(Plugin, Protocol):
     def domains(
         self, name: str, kinds: Callable[[], Sequence[Alike]], context: PluginContext
     ) -> tuple[Sequence[Bools | None], str]:
-        """(sets of nodes, the best first, of which one gets the pods of a set, None = all nodes; why there is none).
+        """(sets of nodes for the pods of a set, the best first, None = all nodes; the reason if there is none).
 
-        ``kinds``: its pods that wait.
+        ``kinds``: its waiting pods.
         """
 
     def lacking(self, name: str, context: PluginContext) -> int:
@@ -208,7 +208,7 @@ class Together(Plugin, Protocol):
 
 @runtime_checkable
 class CardChooser(Plugin, Protocol):
-    """Chooses the GPU cards of a pod on its node, when that is chosen."""
+    """Chooses the GPU cards of a pod on its chosen node."""
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The cards; () = the plugin does not apply to this pod."""
@@ -221,13 +221,13 @@ class Packs(Protocol):
         """One of ``fitting``; -1 = the plugin does not apply to this pod."""
 
 
-#: Keys in the data of a cycle: the plugin that packs, and a mark that a plugin checks parts of cards more closely.
+#: Keys in the data of a cycle: the packing plugin, and the mark of a plugin with a closer check of parts of cards.
 PACKER, DEVICES = "packer", "devices"
 
 
 @runtime_checkable
 class Cpus(Plugin, Protocol):
-    """Chooses the CPUs of a pod on its node, and its parts of NUMA nodes, when that is chosen."""
+    """Chooses the CPUs of a pod on its chosen node, and its parts of NUMA nodes."""
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
         """The CPUs of the pod; None = the plugin does not apply to it."""
@@ -235,7 +235,7 @@ class Cpus(Plugin, Protocol):
 
 @runtime_checkable
 class Annotates(Plugin, Protocol):
-    """Adds annotations to a pod in the write that binds it."""
+    """Adds annotations to a pod in its binding."""
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """Name to text."""
@@ -251,7 +251,7 @@ class PreBind(Plugin, Protocol):
 
 @runtime_checkable
 class Bind(Plugin, Protocol):
-    """Binds pods to nodes. Of several such plugins the first that accepts a pod binds it."""
+    """Binds pods to nodes. Of several such plugins the first to accept a pod binds it."""
 
     async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:
         """The outcomes; None = this plugin does not bind this pod, and nothing was done."""
@@ -259,10 +259,10 @@ class Bind(Plugin, Protocol):
 
 @runtime_checkable
 class PostBind(Plugin, Protocol):
-    """Is notified that a pod was bound, perhaps more than once for one decision. It changes nothing.
+    """Is notified of a pod's bind, perhaps more than once for one decision. It changes nothing.
 
-    The notification is repeated where the pod was not observed on its node in time, after a restart or a pause before that,
-    from a second process that acts, and where a PostBind failed.
+    The notification is repeated if the pod was not observed on its node in time, after a restart or a pause before that, from a
+    second acting process, and after a failure of a PostBind.
     """
 
     def post_bind(self, cycle: BindCycle) -> None:
@@ -271,7 +271,7 @@ class PostBind(Plugin, Protocol):
 
 @runtime_checkable
 class Learns(Plugin, Protocol):
-    """May use the pods that arrived: these are then counted from the beginning."""
+    """May use the arrived pods: these are then counted from the beginning."""
 
     @property
     def learns(self) -> bool:
@@ -289,14 +289,14 @@ class CountsCycles(Plugin, Protocol):
 
 @runtime_checkable
 class ReadsQuotas(Plugin, Protocol):
-    """Reads ``context.quotas``, which is kept while a profile has such a plugin."""
+    """Reads ``context.quotas``, kept while a profile has such a plugin."""
 
     reads_quotas: ClassVar[bool]
 
 
 @runtime_checkable
 class ReadsReservations(Plugin, Protocol):
-    """Reads ``context.reservations``, which are kept while a profile has such a plugin."""
+    """Reads ``context.reservations``, kept while a profile has such a plugin."""
 
     reads_reservations: ClassVar[bool]
 
@@ -314,7 +314,7 @@ class Filter(Plugin, Protocol):
     """Refuses nodes."""
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """The nodes of ``rows`` that are refused, and why; a node may be refused for several reasons."""
+        """The refused nodes of ``rows``, with the reason; a node may be refused for several reasons."""
 
 
 class Preemption(msgspec.Struct, frozen=True):
@@ -330,26 +330,26 @@ class Preemption(msgspec.Struct, frozen=True):
 
 
 class Sparing(msgspec.Struct, frozen=True):
-    """Pods that a search for victims spares, in addition to pods that are as important."""
+    """Pods spared by a search for victims, in addition to equally important pods."""
 
     may_go: Callable[[Pod], bool] = lambda pod: True
-    #: Also spare pods that a disruption budget protects: the Eviction API refuses them, and others would be evicted in vain.
+    #: Also spare pods under a disruption budget: the Eviction API refuses them, and others would be evicted in vain.
     is_protected: bool = False
 
 
 @runtime_checkable
 class Spares(Plugin, Protocol):
-    """Spares pods that preemption could evict."""
+    """Spares pods from preemption."""
 
     def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
-        """Pods that preemption must not evict in this cycle, ``sparing`` included. None disables preemption for the pod."""
+        """Pods spared from preemption in this cycle, ``sparing`` included. None disables preemption for the pod."""
 
 
 class Filters(Protocol):
     """All filters of a profile."""
 
     def first_refusals(self, cycle: Cycle, rows: Ints) -> Sequence[Refused]:
-        """The first refusal of each of ``rows``, as masks over them. Nodes that fit are in no mask."""
+        """The first refusal of each of ``rows``, as masks over them. Fitting nodes are in no mask."""
 
     def is_local(self, cycle: Cycle) -> bool:
         """Whether the answer of all filters for a node depends on that node alone."""
@@ -357,7 +357,7 @@ class Filters(Protocol):
 
 @runtime_checkable
 class PostFilter(Plugin, Protocol):
-    """Searches for victims, for a pod that fits no node."""
+    """Searches for victims, for a pod without a fitting node."""
 
     def post_filter(
         self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
@@ -367,18 +367,18 @@ class PostFilter(Plugin, Protocol):
 
 @runtime_checkable
 class Remedy(Plugin, Protocol):
-    """A filter that can name a change with which a node would pass."""
+    """A filter naming a change to make a node pass."""
 
     def distance(self, cycle: Cycle) -> Ints | int:
-        """How far each node that it refuses is from passing, in thousandths of what cannot be had more cheaply."""
+        """The distance of each refused node from passing, in thousandths of the change needed."""
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """The smallest change of pod or node with which a refused node would pass; "" = another plugin names it."""
+        """The smallest change of pod or node for a refused node to pass; "" = another plugin names it."""
 
 
 @runtime_checkable
 class PreScore(Plugin, Protocol):
-    """Checks the nodes that fit before they are scored."""
+    """Checks the fitting nodes before they are scored."""
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
         """SKIP: its score is not called. None = go on."""
@@ -394,7 +394,7 @@ class Score(Plugin, Protocol):
 
 @runtime_checkable
 class Normalize(Plugin, Protocol):
-    """Brings its scores of the nodes that fit into 0 to 100; a plugin without it scores in that range."""
+    """Brings its scores of the fitting nodes into 0 to 100; a plugin without it scores in that range."""
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """The scores of all nodes that fit, in the order of rows."""
+        """The scores of all fitting nodes, in the order of rows."""

@@ -1,6 +1,6 @@
-"""Why a pod is placed where it is, or nowhere: counts of each plugin, the best nodes, the smallest changes. Pure.
+"""Explanations of a placement or its absence: counts of each plugin, the best nodes, the smallest changes. Pure.
 
-The message is kube-scheduler's, so that people find what they know.
+The message has kube-scheduler's form, familiar to users.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from reactors.scheduling.framework.refusals import refused_by
 from reactors.scheduling.framework.runner import Choice, Framework
 from reactors.scheduling.queueing.messages import unschedulable
 
-#: Nodes that are shown with their scores.
+#: Most nodes shown with their scores.
 TOP = 10
-#: Changes that are shown, each enough by itself.
+#: Most changes shown, each enough by itself.
 CHANGES = 3
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node that fits, its sum, and the weighted score of each plugin."""
+    """A fitting node, its sum, and the weighted score of each plugin."""
 
     node: str
     score: int
@@ -44,7 +44,7 @@ class Explanation(msgspec.Struct, frozen=True):
     node: str
     nodes: int
     feasible: int
-    #: By plugin and reason: nodes for which this plugin was the first to refuse. A node may have several reasons.
+    #: By plugin and reason: nodes refused by this plugin first. A node may have several reasons.
     refused: dict[str, dict[str, int]]
     #: By plugin: these nodes, each once.
     refused_nodes: dict[str, int]
@@ -53,12 +53,12 @@ class Explanation(msgspec.Struct, frozen=True):
     top: list[Candidate]
     #: Each enough by itself, the smallest first.
     changes: list[str]
-    #: Where no node fits: which pods would make room if they went.
+    #: Without a fitting node: the victims for enough room.
     preemption: Preemption | None = None
 
 
 def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
-    """What becomes of ``pod`` on the columns as they are. Nothing is kept of it."""
+    """The placement of ``pod`` on the current columns. Nothing is kept of it."""
     columns, count = framework.columns, len(framework.columns.nodes)
     waits = framework.pre_enqueue(pod)
     if waits:
@@ -109,7 +109,7 @@ def best(columns: Columns, choice: Choice) -> list[Candidate]:
         return []
     totals, most = choice.totals, min(TOP, choice.rows.size)
     least = np.partition(totals, totals.size - most)[totals.size - most]
-    # Of those that are as good as the last one, the first few are enough.
+    # Of equals of the last one, the first few are enough.
     found = [
         *np.flatnonzero(totals > least).tolist(),
         *np.flatnonzero(totals == least)[:TOP].tolist(),
@@ -130,7 +130,7 @@ def best(columns: Columns, choice: Choice) -> list[Candidate]:
 def _changes(
     cycle: Cycle, asked: Sequence[tuple[Filter, Sequence[Refused]]], count: int
 ) -> list[str]:
-    """Of the nodes that the fewest plugins refuse, the least that would let one pass, for each such set of plugins."""
+    """The smallest change for one of the nodes with the fewest refusing plugins, for each such set of plugins."""
     masks = [(plugin, refused_by(refused, count)) for plugin, refused in asked]
     refusing: Ints = np.zeros(count, np.int64)
     distance: Ints = np.zeros(count, np.int64)

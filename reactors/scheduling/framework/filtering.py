@@ -1,7 +1,7 @@
-"""Runs the filters of a profile: the nodes that take a pod. Pure.
+"""Runs the filters of a profile, to find the nodes for a pod. Pure.
 
-Pods that are nominated to a node hold their room against pods that are no more important: such a pod has to fit beside them, and
-without them.
+A nominated pod holds its room against less or equally important pods: such a pod has to fit both with the nominated pod and
+without it.
 
 Source: Kubernetes, "Scheduling Framework" and "Pod Priority and Preemption"; docs/scheduling.md.
 """
@@ -25,7 +25,7 @@ from reactors.scheduling.framework.contract import (
 )
 from reactors.scheduling.framework.refusals import refused_by
 
-#: Plugins that refuse nodes which somebody closed.
+#: Plugins for nodes closed to new pods.
 KEEPING_AWAY = ("NodeUnschedulable", "TaintToleration")
 
 
@@ -44,18 +44,18 @@ class Filtering:
         return (reasons[0] or "the pod's own terms leave it out") if reasons else ""
 
     def keeps_away(self, cycle: Cycle, row: int, by: Collection[str] = KEEPING_AWAY) -> bool:
-        """Whether a node takes no new pod of this kind, whatever room it has: by default, as it is cordoned or tainted."""
+        """Whether a node takes no new pod of this kind, whatever its room: by default, as it is cordoned or tainted."""
         columns = self.columns
         is_closed = columns.unschedulable[row] or columns.is_cut[row]
         if by is KEEPING_AWAY and not is_closed and not columns.nodes[row].taints:
-            # Each pod is asked about before its bind, and most nodes are like that.
+            # Each pod is checked before its bind, and most nodes are like this one.
             return False
         rows = np.array([row], np.intp)
         closing = [one for one in self.filters if one.name in by]
         return any(found.nodes[0] for one in closing for found in one.filter(cycle, rows))
 
     def pre_filter(self, cycle: Cycle) -> tuple[set[str], Bools | None, str]:
-        """(plugins whose filter is not asked, the nodes that are left where it is not all, why the pod cannot be placed)."""
+        """(plugins with a skipped filter, the remaining nodes if not all, the reason why the pod cannot be placed)."""
         skipped: set[str] = set()
         allowed: Bools | None = None
         narrowing: list[str] = []
@@ -80,7 +80,7 @@ class Filtering:
         return skipped, allowed, refused
 
     def left_out(self, cycle: Cycle) -> tuple[str, Refused] | None:
-        """(plugins, the nodes that they leave out before any filter is asked); None where it is no node."""
+        """(plugins, the nodes excluded by them before any filter); None if no node is."""
         narrowing, allowed = [], np.ones(len(cycle.columns.nodes), np.bool_)
         for plugin in self._pre_filters:
             status = plugin.pre_filter(cycle)
@@ -93,7 +93,7 @@ class Filtering:
         return ", ".join(sorted(narrowing)), Refused(reason, ~allowed, ~allowed)
 
     def refusals(self, cycle: Cycle) -> list[tuple[Filter, Sequence[Refused]]]:
-        """What each filter by itself says of every node, in the order of the profile: for people who ask."""
+        """The answer of each filter by itself about every node, in the order of the profile: for explanations."""
         skipped, _, _ = self.pre_filter(cycle)
         return [
             (plugin, plugin.filter(cycle, ALL))
@@ -102,12 +102,12 @@ class Filtering:
         ]
 
     def is_local(self, cycle: Cycle) -> bool:
-        """Whether what the filters say of a node depends on that node alone."""
+        """Whether the filters' answer for a node depends on that node alone."""
         skipped, _, _ = self.pre_filter(cycle)
         return all(one.is_local or one.name in skipped for one in self.filters)
 
     def first_refusals(self, cycle: Cycle, rows: Ints) -> list[Refused]:
-        """For each of ``rows`` what the first filter that refuses it says, as masks over them; nothing of those that fit."""
+        """For each of ``rows`` the first refusal by a filter, as masks over them; nothing for fitting nodes."""
         skipped, allowed, reason = self.pre_filter(cycle)
         left = np.ones(rows.size, np.bool_)
         if reason:
@@ -123,7 +123,7 @@ class Filtering:
             together = refused_by(refused, rows.size)
             if together is None:
                 continue
-            # A node that one reason makes hopeless is hopeless for the others, too.
+            # A node is hopeless as soon as one reason makes it so.
             never = np.zeros(rows.size, np.bool_)
             for one in refused:
                 if one.unresolvable is not None:
@@ -149,9 +149,9 @@ class Filtering:
         return found
 
     def held(self, cycle: Cycle, rows: Ints) -> Iterator[tuple[int, str, Sequence[Refused]]]:
-        """Nodes that would take the pod, but not together with the nominated pods whose room is held there.
+        """Nodes able to take the pod, but not together with the nominated pods holding room there.
 
-        Each as (its place in ``rows``, the plugin that refuses it, its refusals).
+        Each as (its position in ``rows``, the refusing plugin, its refusals).
         """
         columns = self.columns
         if not columns.nominated or not rows.size:
@@ -169,7 +169,7 @@ class Filtering:
                 yield at, *found
 
     def _first_refusal(self, cycle: Cycle, row: int) -> tuple[str, Sequence[Refused]] | None:
-        """The first plugin that refuses a node, and what it says; None = none does."""
+        """The first plugin refusing a node, with its answer; None = none does."""
         skipped, allowed, reason = self.pre_filter(cycle)
         one = np.ones(1, np.bool_)
         if reason or (allowed is not None and not allowed[row]):
@@ -184,7 +184,7 @@ class Filtering:
 
 
 def _against(pod: Pod, columns: Columns) -> dict[int, list[Placed]]:
-    """By row: the nominated pods whose room a pod may not take, as they are as important or more."""
+    """By row: the nominated pods at least as important as a pod, so it may not take their room."""
     found: dict[int, list[Placed]] = {}
     for one in columns.nominated.values():
         is_other = one.pod.uid != pod.uid and columns.counted(one.pod.uid) is None

@@ -1,4 +1,4 @@
-"""Scheduling profiles: the plugins that place a pod, with their order and weights."""
+"""Scheduling profiles: the plugins for a pod, with their order and weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Enabled(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The plugins for the pods of one ``schedulerName``, in the order in which they are asked."""
+    """The plugins for the pods of one ``schedulerName``, in the order of their calls."""
 
     name: str
     plugins: tuple[Enabled, ...]

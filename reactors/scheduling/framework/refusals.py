@@ -1,4 +1,4 @@
-"""Who refused which node first, and why, as one integer for each node: counted without asking again. Pure but for its codes."""
+"""Refusal codes: for each node the first refusing plugin and its reasons as one integer, for counting. Pure but for its codes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from reactors.scheduling.columns.table import Bools, Ints
 from reactors.scheduling.framework.contract import Refused
 
-#: Reasons of one plugin that are told apart at once: bits of an integer.
+#: Most reasons of one plugin with a code of their own: bits of an integer.
 REASONS = 62
 
 
 def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:
-    """All nodes that are refused for any reason; None for none."""
+    """All nodes refused for any reason; None for none."""
     if not refused:
         return None
     found = refused[0].nodes
@@ -25,14 +25,14 @@ def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:
 
 
 class RefusalCodes:
-    """A code for each plugin and set of reasons that was met. Codes are of this process; what is counted by them is not."""
+    """A code for each plugin and set of reasons met so far. Codes belong to this process; counts by them do not depend on it."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[str, tuple[str, ...]], int] = {}
         self._refusals: list[tuple[str, tuple[str, ...]]] = [("", ())]
 
     def coded(self, first: Ints, plugin: str, refused: Sequence[Refused]) -> Ints:
-        """``first``, in which the nodes that ``plugin`` refuses have its codes where they had none."""
+        """``first``, with the codes of ``plugin`` for its refused nodes without a code."""
         for at in range(0, len(refused), REASONS):
             # Of a node with reasons in several parts the first part counts.
             self._code(first, plugin, refused[at : at + REASONS])
@@ -51,7 +51,7 @@ class RefusalCodes:
             first[sets == found] = code
 
     def counted(self, first: Ints) -> dict[str, dict[str, int]]:
-        """By plugin and reason: how many nodes; in an order that is a function of what was found."""
+        """By plugin and reason: the number of nodes; in an order depending on the refusals only."""
         counts: dict[str, dict[str, int]] = {}
         numbers = np.bincount(first, minlength=1)
         for code in np.flatnonzero(numbers[1:]).tolist():

@@ -1,4 +1,4 @@
-"""Gives a reservation its node, in its status, on the condition of its version; never another node.
+"""Writes the node of a reservation into its status, on the condition of its version; never another node.
 
 Source: koordinator-sh/koordinator, scheduling.koordinator.sh/v1alpha1 Reservation; docs/scheduling.md.
 """
@@ -23,12 +23,12 @@ from projections.cluster.reservations import PENDING, Status
 from reactors.scheduling.framework.bind import LONGEST, RESERVATIONS, Json, Outcomes, Placement
 from reactors.scheduling.reservations import rules
 
-#: Before a status is written again that was another meanwhile.
+#: Before a second write of a status changed meanwhile.
 AGAIN_SECONDS = 1.0
 
 
 class ReservationWrites(Protocol):
-    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+    """The methods of :class:`bus.kube.client.KubeCluster` needed here, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -42,7 +42,7 @@ class ReservationWrites(Protocol):
 async def reserve(
     cluster: ReservationWrites, placement: Placement, amounts: Mapping[str, int]
 ) -> Outcomes:
-    """Make a reservation available on its node, or say what is in the way. Raises nothing that an API server can cause."""
+    """Make a reservation available on its node, or report the obstacle. An API server cannot cause an exception."""
     path = f"{RESERVATIONS}/{placement.name}"
     try:
         found = await cluster.get(path)
@@ -84,7 +84,7 @@ def texts(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def conditions(found: Sequence[ReservationCondition], at_us: int) -> list[Json]:
-    """Conditions as an object has them; those that were not seen before begin at ``at_us``."""
+    """Conditions in an object's form; new ones begin at ``at_us``."""
     since = format_stamp(at_us // SECOND_US * SECOND_US)
     return [
         {

@@ -1,6 +1,6 @@
-"""Runs the plugins of a profile for one pod: finds the nodes that fit, and the best one. Pure but for what it keeps.
+"""Runs the plugins of a profile for one pod: finds the fitting nodes, and the best one. Pure but for its cache.
 
-What local plugins say of equal pods is kept, and only rows that changed since are asked for again.
+Answers of local plugins for equal pods are cached, and only rows changed since are evaluated again.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -55,10 +55,10 @@ from reactors.scheduling.shape import LONGEST_WAIT_US
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
-#: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
+#: Distinct pods with cached filters and scores: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
-#: A search for victims that leaves alone only who is as important.
+#: A search for victims sparing only equally important pods.
 NOBODY = Sparing()
 
 
@@ -74,14 +74,14 @@ class Choice(msgspec.Struct, frozen=True):
     """The outcome of a cycle. ``row`` -1 = no node fits."""
 
     row: int
-    #: Rows of the nodes that fit, ascending, and their sums.
+    #: Rows of the fitting nodes, ascending, and their sums.
     rows: Ints
     totals: Ints
     #: By plugin: weighted scores of ``rows``. Empty where there was nothing to choose.
     scores: dict[str, Ints]
     #: Why a pod was refused before any node was looked at.
     reason: str = ""
-    #: By plugin and reason: nodes for which this plugin was the first to refuse; local plugins are asked before the others.
+    #: By plugin and reason: nodes refused by this plugin first; local plugins come before the others.
     refused: dict[str, dict[str, int]] = {}
 
 
@@ -90,13 +90,13 @@ class _Kept(msgspec.Struct):
 
     layout: int
     version: int
-    #: The code of who refused each node first, and why; 0 = it fits.
+    #: The code of each node's first refusal and its reasons; 0 = it fits.
     first: Ints
     scores: dict[str, Ints]
 
 
 class Framework:
-    """The plugins of one profile, and the state that they read."""
+    """The plugins of one profile, and the state read by them."""
 
     def __init__(self, profile: Profile, context: PluginContext) -> None:
         self.profile = profile
@@ -110,7 +110,7 @@ class Framework:
         if len(sorts) != 1:
             raise ProfileError(profile=profile.name, sorts=len(sorts))
         self.order = sorts[0].sort_key
-        #: Whether a plugin goes by the pods that arrived.
+        #: Whether a plugin uses the arrived pods.
         self.learns = any(extends(one, Learns) and one.learns for one in plugins)
         self._reserves = [one for one in plugins if extends(one, Reserve)]
         self._permits = [one for one in plugins if extends(one, Permit)]
@@ -119,7 +119,7 @@ class Framework:
         self._spares = [one for one in plugins if extends(one, Spares)]
         #: Whether a plugin lets pods use reservations.
         self.reads_reservations = any(extends(one, ReadsReservations) for one in plugins)
-        # A score that counts nothing is not asked for.
+        # A score without weight is not computed.
         self._scorers = [one for one in plugins if extends(one, Score) and self._weights[one.name]]
         self._annotates = [one for one in plugins if extends(one, Annotates)]
         self._cards = [one for one in plugins if extends(one, CardChooser)]
@@ -138,21 +138,21 @@ class Framework:
         )
 
     def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
-        """What may help a pod that these plugins refused."""
+        """The changes possibly helping a pod refused by these plugins."""
         found: set[Hint] = set()
         for one in self.filtering.filters:
             if one.name in refusing:
                 found.update(one.helped_by if extends(one, Helped) else Hint)
-        # Who was refused by nobody had no node to be refused by.
+        # A pod without any refusal had no node.
         return frozenset(found or Hint)
 
     def prepare(self, cycle: Cycle) -> None:
-        """Let plugins that reserve look at a pod whose node was chosen before, as they do when it is chosen."""
+        """Let Reserve plugins prepare a pod placed before, as at the choice of its node."""
         if self._reserves:
             self.filtering.pre_filter(cycle)
 
     def reserve(self, cycle: Cycle, row: int) -> str:
-        """Every plugin reserves, in order; the first that cannot ends it, and says why."""
+        """Every plugin reserves, in order; the first failure ends it, with its reason."""
         return next((why for one in self._reserves if (why := one.reserve(cycle, row))), "")
 
     def unreserve(self, cycle: Cycle) -> None:
@@ -161,7 +161,7 @@ class Framework:
             one.unreserve(cycle)
 
     def permit(self, cycle: Cycle, row: int) -> tuple[str, dict[str, int]]:
-        """(why the pod is refused, by plugin how long it waits). A refusal ends it, and goes before waits."""
+        """(the reason of a refusal of the pod, by plugin the length of its wait). A refusal ends it, and comes before waits."""
         waits: dict[str, int] = {}
         for one in self._permits:
             found = one.permit(cycle, row)
@@ -172,15 +172,15 @@ class Framework:
         return "", waits
 
     def permits(self, cycle: Cycle) -> list[tuple[str, str]]:
-        """(pod, plugin that it need not wait for any more) now that the pod of this cycle may be bound."""
+        """(pod, plugin), each a wait no longer needed now that the pod of this cycle may be bound."""
         return [(uid, one.name) for one in self._permits for uid in one.permits(cycle)]
 
     def forbids(self, cycle: Cycle) -> list[str]:
-        """The pods that must not wait any more, as the pod of this cycle has no node."""
+        """The pods to stop waiting, as the pod of this cycle has no node."""
         return [uid for one in self._permits for uid in one.forbids(cycle)]
 
     def together(self, pod: Pod) -> tuple[Together, Sequence[str]] | None:
-        """The first plugin that has a pod placed together with others, and what it calls them; None = by itself."""
+        """The first plugin placing a pod together with others, and its names for them; None = by itself."""
         for one in self._togethers:
             names = one.together(pod, self.context)
             if names:
@@ -188,12 +188,12 @@ class Framework:
         return None
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
-        """The cards of a pod on its node, by the first plugin that has something to say of them."""
+        """The cards of a pod on its node, by the first plugin with an answer."""
         with self._lifted(cycle, row):
             return next((found for one in self._cards if (found := one.cards(cycle, row))), ())
 
     def refuses(self, cycle: Cycle, row: int) -> str:
-        """Why a node does not take a pod any more, nor the reservations there that it may use; "" = it does."""
+        """The reason why a node, with its usable reservations, does not take a pod any more; "" = it does."""
         with self._lifted(cycle, row):
             return self.filtering.refuses(cycle, row)
 
@@ -204,18 +204,18 @@ class Framework:
         return own.known.lifted(cycle.pod, self.columns.names[row] if row >= 0 else "")
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
-        """The CPUs of a pod on its node, by the first plugin that has something to say of them."""
+        """The CPUs of a pod on its node, by the first plugin with an answer."""
         with self._lifted(cycle, row):
             found = (one.cpus(cycle, row) for one in self._cpus)
             return next((one for one in found if one is not None), None)
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> dict[str, str]:
-        """What is written on a pod in the write that gives it its node."""
+        """The annotations written on a pod in its binding."""
         several = (one.annotations(cycle, row, cards) for one in self._annotates)
         return {name: text for found in several for name, text in found.items()}
 
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
-        """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""
+        """The best node for a pod; of several equal ones one by a seed of the pod's uid and ``sequence``."""
         with self._lifted(cycle):
             return self._chosen(cycle, sequence)
 
@@ -244,7 +244,7 @@ class Framework:
         counts = self._codes.counted(first)
         own = self.columns.nominated.get(cycle.pod.uid)
         if own is not None and rows.size:
-            # What others made room for is taken, also where another node fits by now.
+            # Room made by evictions is taken, also if another node fits by now.
             there = rows[rows == self.columns.row_of.get(own.node, -1)]
             rows = there if there.size else rows
         if not rows.size:
@@ -294,11 +294,11 @@ class Framework:
         return kept
 
     def kind(self, cycle: Cycle) -> Hashable:
-        """What all filters read of a pod: with equal kinds the same nodes are refused."""
+        """The input of all filters about a pod: equal kinds are refused by the same nodes."""
         return (*self.likeness(cycle), tuple(sorted(cycle.pod.labels.items())))
 
     def likeness(self, cycle: Cycle) -> tuple[Hashable, ...]:
-        """The same but for its labels, of which each pod of a job may have its own."""
+        """The same without labels, as each pod of a job may have its own."""
         return (cycle.pod.priority, cycle.pod.namespace, self._key(cycle))
 
     def _key(self, cycle: Cycle) -> Hashable:
@@ -308,7 +308,7 @@ class Framework:
         return (demand, terms, pod.node, pod.unrequested, *(one.key(cycle) for one in self._keys))
 
     def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
-        """Weighted scores of the nodes that fit, by plugin."""
+        """Weighted scores of the fitting nodes, by plugin."""
         found, before = {}, dict(cycle.data)
         for one in self._scorers:
             pre_score = self._pre_scores.get(one.name)
@@ -323,14 +323,14 @@ class Framework:
             if normalize is not None or not one.is_local:
                 _check_range(one.name, scores)
             found[one.name] = scores * self._weights[one.name]
-        # What scores noted has a number for each node: who is assumed to have a node does not carry it along.
+        # Scores' notes have a number for each node: an assumed pod does not keep them.
         cycle.data = before
         return found
 
     def post_filter(
         self, cycle: Cycle, sequence: int, sparing: Sparing = NOBODY
     ) -> Preemption | None:
-        """How room could be made for a pod that no node takes: what the first plugin says that finds a way, else the last."""
+        """The search for victims for a pod refused by every node: the first plugin's result with a way, else the last result."""
         found, spared = None, self.spared(cycle, sparing)
         for plugin in self._post_filters if spared is not None else ():
             if (
@@ -340,7 +340,7 @@ class Framework:
         return found
 
     def spared(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
-        """Whom a search for the pod of this cycle leaves alone, by every plugin; None = nobody goes for it now."""
+        """The pods spared in this cycle's search for victims, by every plugin; None = no search now."""
         found: Sparing | None = sparing
         for one in self._spares:
             found = one.sparing(cycle, found) if found is not None else None
@@ -361,7 +361,7 @@ def _check_range(plugin: str, scores: Ints) -> None:
 
 
 def _terms(pod: Pod) -> bytes:
-    """What local plugins read of a pod's constraints: no claims or gangs, of which hardly two pods have the same."""
+    """A pod's constraints for local plugins: without claims and gangs, as these rarely repeat among pods."""
     found = pod.constraints
     if found is None:
         return b""

@@ -6,6 +6,6 @@ from hashlib import blake2b
 
 
 def seed(uid: str, sequence: int) -> int:
-    """A number that nobody can foresee and everybody can compute again."""
+    """A number hard to foresee and computable again by anyone."""
     text = f"{uid}/{sequence}".encode()
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")

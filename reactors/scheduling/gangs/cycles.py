@@ -1,9 +1,9 @@
-"""The schedule cycle of gangs as Koordinator 1.0 counts it. Pure but for its state.
+"""The schedule cycle of gangs by the counting of Koordinator 1.0. Pure but for its state.
 
-Each pod of a strict gang is tried once in a cycle. Where one finds no node the cycle has failed, and no other pod of the gang is
-tried in it; the next cycle begins when as many pods were tried as the gang has in all. A gang that was complete once, has
-a pod that is bound, or is not strict, is counted and held up by nothing: a bound pod is tried no more, and would be missing for
-ever. A pass is decided by trial: what it counts is taken back at its end.
+Each pod of a strict gang is tried once in a cycle. If one finds no node the cycle has failed, and no other pod of the gang is
+tried in it. The next cycle begins after as many attempts as the gang has pods in all. A gang is not counted, and never held up, if
+it was complete once, has a bound pod, or is not strict: a bound pod is tried no more, and would be missing for ever. A pass is
+decided by trial: its counts are taken back at its end.
 
 Source: koordinator-sh/koordinator v1.0, coscheduling/core (PreFilter, PostFilter); docs/scheduling.md, "Gangs".
 """
@@ -20,7 +20,7 @@ from reactors.scheduling.gangs.shape import Gang, GangCycle, Needs
 
 
 class KnownGangs(Protocol):
-    """The gangs whose cycles are counted: :class:`reactors.scheduling.gangs.state.Gangs`."""
+    """The gangs with counted cycles: :class:`reactors.scheduling.gangs.state.Gangs`."""
 
     @property
     def all(self) -> Mapping[str, Gang]:
@@ -33,21 +33,21 @@ class KnownGangs(Protocol):
         """Whether it is, and was never complete."""
 
     def needs(self, key: str) -> Needs | None:
-        """What it needs; None where that is not stated."""
+        """The needs of a gang; None if not stated."""
 
 
 class _Before(msgspec.Struct, frozen=True):
-    """What a cycle was before a pod was tried in it, or failed."""
+    """The state of a cycle before an attempt or a failure in it."""
 
     key: str
     cycle: GangCycle | None
-    #: The pod that was tried, "" = none, and in which cycle before.
+    #: The tried pod, "" = none, and the cycle of its attempt before.
     uid: str = ""
     tried: int | None = None
 
 
 class GangCycles:
-    """The cycles of the gangs of one cluster, by gang; one of which no pod was tried has none."""
+    """The cycles of the gangs of one cluster, by gang; a gang without an attempt has none."""
 
     def __init__(self, gangs: KnownGangs) -> None:
         self._gangs = gangs
@@ -55,7 +55,7 @@ class GangCycles:
         self._log: list[_Before] | None = None
 
     def restore(self, saved: Mapping[str, GangCycle]) -> None:
-        """Go on with the cycles that were saved, of gangs that still exist."""
+        """Go on with the saved cycles of gangs still existing."""
         for key, one in saved.items():
             gang = self._gangs.all.get(key)
             if gang is None:
@@ -65,7 +65,7 @@ class GangCycles:
             self.all[key] = GangCycle(one.number, one.is_valid, count, tried)
 
     def saved(self) -> dict[str, GangCycle]:
-        """What a snapshot holds."""
+        """The part of a snapshot for cycles."""
         return dict(sorted(self.all.items()))
 
     def counts(self, uid: str) -> bool:
@@ -86,7 +86,7 @@ class GangCycles:
         return ""
 
     def tried(self, uid: str) -> None:
-        """A pod was tried, whatever came of it."""
+        """Count an attempt of a pod, whatever its result."""
         gang = self._gangs.of(uid)
         if gang is None:
             return
@@ -99,7 +99,7 @@ class GangCycles:
         self.all[gang.key] = now
 
     def failed(self, uid: str) -> None:
-        """A pod that was tried has no node: so has the cycle of its strict gang failed."""
+        """A tried pod has no node: the cycle of its strict gang has failed."""
         gang = self._gangs.of(uid)
         known = self.all.get(gang.key) if gang is not None else None
         if gang is None or gang.bound or known is None or not self.counts(uid):
@@ -118,7 +118,7 @@ class GangCycles:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """What is counted meanwhile is taken back at the end."""
+        """Take back all counts of a trial at its end."""
         log = self._log = list[_Before]()
         try:
             yield
@@ -134,7 +134,7 @@ class GangCycles:
                     self.all[one.key] = one.cycle
 
     def _advanced(self, key: str) -> GangCycle:
-        """A gang's cycle as it is when the next pod is tried. It shares who was tried with the one before."""
+        """A gang's cycle at the next pod's attempt. It shares its attempts with the one before."""
         known, needs = self.all.get(key) or GangCycle(), self._gangs.needs(key)
         if needs is not None and known.count == needs.total:
             return GangCycle(known.number + 1, True, 0, known.tried)

@@ -1,4 +1,4 @@
-"""The phase of a PodGroup, as Koordinator's controller would write it. Pure.
+"""The phase of a PodGroup, as written by Koordinator's controller. Pure.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/coscheduling/controller; docs/scheduling.md.
 """
@@ -10,14 +10,14 @@ from collections.abc import Collection
 PENDING, PRE_SCHEDULING, SCHEDULING, SCHEDULED = "Pending", "PreScheduling", "Scheduling", "Scheduled"  # fmt: skip
 RUNNING, FINISHED, FAILED = "Running", "Finished", "Failed"
 FINAL = (FINISHED, FAILED)
-#: A PodGroup that is older is looked at no more, in hours.
+#: Age of a PodGroup from which the controller ignores it, in hours.
 OLDEST = 48
 #: No phase leads through more others.
 _STEPS = 8
 
 
 def after(phase: str, least: int, pods: Collection[str], scheduled: int, age_hours: int = 0) -> str:
-    """The phase one look later. ``pods``: the phases of its pods; ``scheduled``: how many of them have a node."""
+    """The phase after one more check. ``pods``: the phases of its pods; ``scheduled``: the number of them with a node."""
     if phase in FINAL or age_hours > OLDEST:
         return phase
     if not phase or not pods:
@@ -44,7 +44,7 @@ def bound(phase: str, least: int, scheduled: int) -> str:
 
 
 def settled(phase: str, least: int, pods: Collection[str], scheduled: int) -> str:
-    """The phase to which one look after the other leads."""
+    """The final phase after repeated checks."""
     for _ in range(_STEPS):
         later = after(phase, least, pods, scheduled)
         if later == phase:

@@ -9,7 +9,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 
-#: So long pods of a gang that is not strict wait for the others, where it says nothing else.
+#: The default wait of pods for the rest of a gang that is not strict.
 WAIT_US = 600 * SECOND_US
 
 
@@ -20,11 +20,11 @@ class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
     total: int = 0
     is_strict: bool = True
     wait_us: int = WAIT_US
-    #: The gangs that start together, this one among them; () = it starts alone.
+    #: The gangs starting together, this one among them; () = it starts alone.
     groups: tuple[str, ...] = ()
-    #: The label of nodes of which all its pods get one value; "" = any nodes.
+    #: The label of nodes with one value for all its pods; "" = any nodes.
     topology: str = ""
-    #: None of its pods goes for a more important one without the others.
+    #: Its pods are victims of preemption all together or not at all.
     goes_whole: bool = False
 
 
@@ -34,12 +34,12 @@ class Gang(msgspec.Struct):
     key: str
     pods: dict[str, None] = {}
     bound: set[str] = set()
-    #: Pods that a pass gave a node, and those of them that wait for the others.
+    #: Pods with a node by a pass, and those of them waiting for the others.
     assumed: set[str] = set()
     waiting: set[str] = set()
-    #: Pods that were on nodes and have ended, while they are there.
+    #: Pods ended after being on nodes, while they exist.
     ended: set[str] = set()
-    #: What the first of its pods said, where no PodGroup does.
+    #: The terms of its first pod, without a PodGroup.
     light: Needs | None = None
     #: It had as many pods on nodes as it needs, also one after the other: later ones start by themselves.
     is_complete: bool = False
@@ -47,7 +47,7 @@ class Gang(msgspec.Struct):
     reason: str = ""
 
     def ends(self, uid: str) -> bool:
-        """A pod wants no node any more; whether it did before."""
+        """Drop a pod from the gang; whether it was part of it before."""
         self.ended.add(uid)
         for part in (self.bound, self.assumed, self.waiting):
             part.discard(uid)
@@ -57,17 +57,17 @@ class Gang(msgspec.Struct):
 
 
 class GangCycle(msgspec.Struct):
-    """Where a gang is by Koordinator 1.0: the number of its cycle, and whether none of its pods failed in it."""
+    """The state of a gang by Koordinator 1.0: the number of its cycle, and whether all attempts in it succeeded."""
 
     number: int = 1
     is_valid: bool = True
-    #: How many of its pods were tried in this cycle; and by pod the cycle in which it was tried last.
+    #: The number of its pods tried in this cycle; and by pod the cycle of its last attempt.
     count: int = 0
     tried: dict[str, int] = {}
 
 
 class SavedGangs(msgspec.Struct):
-    """What a snapshot holds of :class:`reactors.scheduling.gangs.state.Gangs` beyond the state of the cluster."""
+    """The part of a snapshot for :class:`reactors.scheduling.gangs.state.Gangs`, beyond the state of the cluster."""
 
     light: dict[str, Needs]
     complete: list[str]

@@ -1,11 +1,11 @@
-"""Gangs: pods that get nodes together or not at all, what each needs, and how far it is. Pure but for its state.
+"""Gangs: pods placed together or not at all, with the needs and the progress of each gang. Pure but for its state.
 
-A gang is named by its namespace and a name: a PodGroup says what it needs, or else the annotations of its own pods. What the first
-of these pods says counts until the last one is gone, whatever they say later. A gang may name others that start with it; they
-count as its group where all of them name the same: nobody waits for, or starts, a gang that does not want it.
+A gang has a namespace and a name. A PodGroup states its needs, or else the annotations of its own pods. The terms of the first of
+these pods count until the last one is gone, whatever later ones state. A gang may name others to start with; they count as its
+group if all of them name the same: no gang waits for, or starts, an unwilling one.
 
-Kept from the cluster's state: which pods a gang has, and which are on nodes. Beyond that a snapshot has to say what light gangs
-need, who was complete once, and whose node was lost.
+The cluster's state determines the pods of a gang, and the ones on nodes. A snapshot adds the needs of light gangs, the gangs
+complete once, and the pods after the loss of their node.
 
 Source: koordinator-sh/koordinator, "Gang Scheduling"; Kubernetes, scheduling.k8s.io PodGroup; docs/scheduling.md.
 """
@@ -28,10 +28,10 @@ from reactors.scheduling.gangs.cycles import GangCycles
 from reactors.scheduling.gangs.shape import WAIT_US, Gang, Needs, SavedGangs
 from reactors.scheduling.shape import LONGEST_WAIT_US, holds
 
-#: Most pods that a gang, or a group of gangs, may need; and most gangs of a group.
+#: Most pods needed by a gang, or by a group of gangs; and most gangs of a group.
 MOST_NEEDED = 5_000
 MOST_GANGS = 16
-#: Who is asked first what a gang needs.
+#: Sources of the needs of a gang; the first one present counts.
 _KINDS = (NATIVE, SIGS, PLUGINS, VOLCANO)
 
 _DIGITS = re.compile(r"[0-9]{1,10}", re.ASCII)
@@ -48,7 +48,7 @@ _UNITS = {
 
 
 def needs_of(terms: GangTerms, usual_us: int = WAIT_US) -> Needs | None:
-    """What a light gang needs by the annotations of a pod; None where that is not stated."""
+    """The needs of a light gang by the annotations of a pod; None if not stated."""
     least = _number(terms.least)
     if least is None:
         return None
@@ -56,7 +56,7 @@ def needs_of(terms: GangTerms, usual_us: int = WAIT_US) -> Needs | None:
 
 
 def needs_of_group(row: PodGroup) -> Needs | None:
-    """What a PodGroup says; None where it is none that can start."""
+    """The needs in a PodGroup; None if it cannot start."""
     if row.is_cut or (row.least is not None and row.least < 0):
         return None
     wait_us = (row.wait_seconds or 0) * SECOND_US
@@ -101,10 +101,10 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 class Naming:
-    """Which gangs name which others in their group."""
+    """The groups of gangs: for each gang the gangs named by it."""
 
     def __init__(self) -> None:
-        #: By gang: those that name it.
+        #: By gang: the gangs naming it.
         self.by: dict[str, set[str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
 
@@ -124,7 +124,7 @@ class Naming:
 
 
 class Gangs:
-    """The gangs of one cluster; ``is_ours`` says whose waiting pods are placed here."""
+    """The gangs of one cluster; ``is_ours`` tells whether a waiting pod is placed here."""
 
     def __init__(self, cluster: ClusterState, is_ours: Callable[[Pod], bool]) -> None:
         self._cluster = cluster
@@ -132,16 +132,16 @@ class Gangs:
         #: None where no plugin counts them.
         self.cycles: GangCycles | None = None
         self.all: dict[str, Gang] = {}
-        #: The gang of each pod that counts.
+        #: The gang of each counted pod.
         self._of: dict[str, str] = {}
-        #: Pods whose node was lost before they were bound: they count no more until they get another.
+        #: Pods after the loss of their node before the bind: they do not count until they get another.
         self._lost: set[str] = set()
         self._naming = Naming()
-        #: By gang that is there: what it needs, as those that name it know it.
+        #: By existing gang: its needs, as known to the gangs naming it.
         self._known: dict[str, Needs | None] = {}
 
     def begin(self, saved: SavedGangs | None = None) -> None:
-        """Know what exists, pods in the order of their times; and what was known by a snapshot, or by another policy."""
+        """Read the existing objects, pods in the order of their times; and the state from a snapshot, or from another policy."""
         pods = sorted(self._cluster.pods.values(), key=lambda one: (one.started_us, one.uid))
         for pod in pods:
             self._saw(pod.uid, pod)
@@ -157,7 +157,7 @@ class Gangs:
             self._weigh(key)
 
     def saved(self) -> SavedGangs:
-        """What a snapshot holds."""
+        """The part of a snapshot for gangs."""
         light = {key: one.light for key, one in self.all.items() if one.light is not None}
         complete = sorted(key for key, one in self.all.items() if one.is_complete)
         cycles = self.cycles.saved() if self.cycles is not None else {}
@@ -166,7 +166,7 @@ class Gangs:
     # what is folded
 
     def follow(self, changes: Iterable[Change]) -> set[str]:
-        """The cluster changed; the pods that may be tried now and might not before, or the other way round."""
+        """Follow the cluster's changes; returns the pods allowed to be tried now and not before, or the reverse."""
         touched: dict[str, None] = {}
         for change in changes:
             for row in (change.before, change.after):
@@ -208,7 +208,7 @@ class Gangs:
         return uid in self._lost
 
     def _saw(self, uid: str, pod: Pod | None) -> Iterable[str]:
-        """A pod is so from now on, None = gone; the gangs that it leaves or joins, or of which it counts otherwise."""
+        """Set a pod's state, None = gone; returns the gangs with another count by it."""
         terms = pod.constraints.gang if pod is not None and pod.constraints is not None else None
         key, before = "", self._of.get(uid, "")
         if pod is not None and terms is not None and not pod.is_terminating:
@@ -248,13 +248,16 @@ class Gangs:
             del self.all[gang.key]
 
     def _ends(self, uid: str, gang: Gang) -> None:
-        """A pod wants no node any more. What it had counts while it is there: a pod that is made again later starts by itself."""
+        """Drop a pod without need of a node. Its ended run counts while it exists: its replacement starts by itself."""
         self._lost.discard(uid)
         if gang.ends(uid) and self.cycles is not None:
             self.cycles.left(gang.key, uid, is_over=not gang.pods)
 
     def _weigh(self, key: str) -> Sequence[str]:
-        """A gang changed: whether its pods may be tried, and those of gangs that name it; the pods of which another is said now."""
+        """Check a changed gang: whether its pods may be tried, and pods of gangs naming it.
+
+        Returns the pods with another answer.
+        """
         gang = self.all.get(key)
         needs = self.needs(key) if gang is not None else None
         if gang is not None and needs is not None and needs.least is not None:
@@ -267,7 +270,7 @@ class Gangs:
             self._known[key] = needs
         found: list[str] = []
         named_by = self._naming.by.get(key, set())
-        # How many pods it has is looked at by those alone that it names, too.
+        # Only gangs also named by it read its number of pods.
         for other in (key, *sorted(named_by.intersection(groups) if is_same else named_by)):
             one = self.all.get(other)
             if one is not None and (reason := self._reason(one)) != one.reason:
@@ -287,13 +290,13 @@ class Gangs:
         return gang.pods if gang is not None else (uid,)
 
     def together_with(self, uid: str) -> list[str]:
-        """The pods of a pod's gang and of those that start with it, itself among them."""
+        """The pods of a pod's gang and of the gangs starting with it, itself among them."""
         gang = self.of(uid)
         found = (self.all.get(key) for key in self.group(gang.key)) if gang is not None else ()
         return [other for one in found if one is not None for other in one.pods]
 
     def needs(self, key: str) -> Needs | None:
-        """What a gang needs; None = that is not known."""
+        """The needs of a gang; None = unknown."""
         namespace, _, name = key.partition("/")
         for kind in _KINDS:
             row = self._cluster.pod_groups.get(self._cluster.named(kind, namespace, name))
@@ -303,19 +306,19 @@ class Gangs:
         return gang.light if gang is not None else None
 
     def group(self, key: str) -> Sequence[str]:
-        """The gangs that start together with one, itself among them."""
+        """The gangs starting together with one, itself among them."""
         needs = self.needs(key)
         named = needs.groups if needs is not None else ()
         return sorted({key, *named}) if named else (key,)
 
     def is_strict(self, key: str) -> bool:
-        """Whether the pods of a gang start in one pass or not at all; one that was complete once is strict no more."""
+        """Whether the pods of a gang start in one pass or not at all; a gang complete once is strict no more."""
         gang, needs = self.all.get(key), self.needs(key)
         is_open = gang is not None and not gang.is_complete
         return is_open and needs is not None and needs.least is not None and needs.is_strict
 
     def started_with(self, uid: str) -> str:
-        """The first of the gangs with which a pod's strict gang starts in one pass; "" = the pod starts by itself."""
+        """The first of the gangs starting with a pod's strict gang in one pass; "" = the pod starts by itself."""
         gang = self.of(uid) if self.cycles is None else None
         keys = self.group(gang.key) if gang is not None and not gang.is_complete else ()
         return keys[0] if any(map(self.is_strict, keys)) else ""
@@ -342,7 +345,7 @@ class Gangs:
         return ""
 
     def waiting(self, keys: Iterable[str]) -> list[str]:
-        """The pods of gangs that wait for the others, in an order of their own."""
+        """The pods of gangs waiting for the others, in an order of their own."""
         found = (self.all.get(key) for key in keys)
         return [uid for gang in found if gang is not None for uid in sorted(gang.waiting)]
 

@@ -1,1 +1,1 @@
-"""GPU packing: the node, and its cards, that leave the least room unusable for later pods."""
+"""GPU packing: the choice of a node and its cards with the least unusable room left for later pods."""

@@ -30,7 +30,7 @@ Name: TypeAlias = Literal[
 
 
 class Typical(msgspec.Struct, frozen=True):
-    """A kind of pod and its part of all typical pods. ``models``: GPU models of nodes that will do; none = any."""
+    """A kind of pod and its part of all typical pods. ``models``: GPU models of nodes for it; none = any."""
 
     cpu_milli: int
     milli: int
@@ -40,7 +40,7 @@ class Typical(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What a policy goes by: the newest lesson, typical pods in its place where somebody names them, and weights."""
+    """The input of a policy: the newest lesson, typical pods in its place if set, and weights."""
 
     columns: Columns
     lesson: Lesson

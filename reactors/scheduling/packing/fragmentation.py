@@ -1,9 +1,9 @@
-"""Fragmentation: how much of a node's idle cards typical pods could not use, and how a placement would change it.
+"""Fragmentation: idle cards of a node unusable for typical pods, and its change by a placement.
 
-Sums are taken in a fixed order, so that a change that is nothing is exactly nothing.
+Sums are taken in a fixed order, so an unchanged value differs by exactly zero.
 
-Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; ``frag.go`` of
-hkust-adsl/kubernetes-scheduler-simulator for the order of the sums; docs/scheduling.md, "GPU packing".
+Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; ``frag.go`` of hkust-adsl/kubernetes-scheduler-simulator for the
+order of the sums; docs/scheduling.md, "GPU packing".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reactors.scheduling.columns.table import CPU, Bools, Columns, Ints
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-#: By ``1 * enough cpu + 2 * enough cards`` (GPU pods), 6 and 7 (CPU-only), 8 (wrong node): the sum that an amount goes to.
+#: By ``1 * enough cpu + 2 * enough cards`` (GPU pods), 6 and 7 (CPU-only), 8 (wrong node): the sum for an amount.
 _SUM_OF = np.array((0, 1, 3, 1, 0, 0, 5, 4, 6), np.int64)
 _SUMS, _SATISFIED, _INACCESSIBLE = 7, 3, 8
 
@@ -31,14 +31,14 @@ class CardTrial(msgspec.Struct, frozen=True):
     """A pod tried on nodes: each entry is one node before, or one node with the pod on one card."""
 
     rows: Ints
-    #: Position in ``rows`` of each way to place the pod, the card of a share, and what that card has idle.
+    #: Position in ``rows`` of each way to place the pod, the card of a share, and the idle part of that card.
     at: Ints
     card: Ints
     room: Ints
 
 
 def trial(columns: Columns, shape: Shape, rows: Ints) -> CardTrial:
-    """The ways to place a pod on ``rows``, which all fit: one for each card of a share, one for any other pod."""
+    """The ways to place a pod on ``rows``, all of them fitting: one for each card of a share, one for any other pod."""
     if shape.is_share:
         at, card = np.nonzero(columns.cards.each[rows] >= shape.milli)
         return CardTrial(rows, at, card, columns.cards.each[rows[at], card].astype(np.int64))
@@ -47,7 +47,7 @@ def trial(columns: Columns, shape: Shape, rows: Ints) -> CardTrial:
 
 
 class Fragmentation:
-    """Node fragmentation by typical kinds of pods and their parts. ``accessible``: [kinds x nodes], where each may go."""
+    """Node fragmentation by typical kinds of pods and their parts. ``accessible``: [kinds x nodes], the nodes allowed for each."""
 
     def __init__(
         self, columns: Columns, typical: Sequence[tuple[Kind, float]], accessible: Bools
@@ -89,7 +89,7 @@ class Fragmentation:
         return amounts[: rows.size][at] - amounts[rows.size :]
 
     def total(self) -> float:
-        """What is fragmented on all nodes, in thousandths of cards."""
+        """The fragmentation of all nodes, in thousandths of cards."""
         columns = self._columns
         cards = columns.cards.each.astype(np.int64)
         enough = cards[:, :, None] >= self._sizes
@@ -124,7 +124,7 @@ _EVEN = 50
 
 
 def _thresholds() -> Floats:
-    """From which change on a score is 1, 2, … 100: a table, since machines differ in the last bit of an exponential."""
+    """The smallest changes for a score of 1, 2, … 100: a table, since machines differ in the last bit of an exponential."""
     odds = [Decimal(level) / (100 - level) for level in range(1, 100)]
     found = [float(WHOLE * one.ln()) for one in odds]
     # The published scores are computed in floats, where a change of less than this is no change, and where one card of

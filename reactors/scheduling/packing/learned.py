@@ -1,14 +1,14 @@
-"""The packing policy of our own: FGD, with prices for what the pods so far show to be wasted or scarce.
+"""The learned packing policy: FGD, with prices for room wasted or scarce by the record of arrived pods.
 
-Of the pods that have arrived (a lesson) it learns four things, and nothing of the pods to come:
+It learns four things from the arrived pods (a lesson), and nothing from future pods:
 
-- the typical pods, as FGD has them from the whole trace;
-- cores for a card: idle cards that the node's idle cores could not feed are stranded;
-- what the room left on a card is worth (``patterns``);
-- which nodes are selected by more demand than they have cards: a pod that takes one pays for it.
+- the typical pods, like FGD from the whole trace;
+- cores for a card: idle cards without enough idle cores on their node are stranded;
+- the worth of the room left on a card (``patterns``);
+- nodes selected by more demand than they have cards: a pod on one pays for it.
 
-The first pod that selects a rare model may come when other pods have taken all of its cards. So once any pods select
-nodes, every model is taken to be selected by a small part of the demand, before a pod has selected it.
+The first pod selecting a rare model may come after other pods have taken all of its cards. So once any pods select nodes, a small
+part of the demand is taken to select every model, before a pod has selected it.
 
 Source: docs/scheduling.md, "GPU packing".
 """
@@ -34,22 +34,22 @@ from reactors.scheduling.packing.fragmentation import (
 )
 from reactors.scheduling.packing.patterns import STEP, UNITS, room_values
 
-#: Parts of a thousandth of a card that scores are counted in.
+#: Parts of a thousandth of a card in the units of scores.
 PARTS = 2**16
-#: Selections of nodes whose demand makes prices: those with the most.
+#: Most selections of nodes with a price: those with the most demand.
 MOST_SELECTIONS = 64
 
 
 class LearnedPolicy(msgspec.Struct, frozen=True):
-    """Weights beside fragmentation, which counts 1."""
+    """Weights in addition to fragmentation, with weight 1."""
 
     #: A stranded thousandth of a card.
     stranded: float = 1.0
     #: A wasted thousandth of a card's room.
     wasted: float = 10.0
-    #: A thousandth of a card of nodes that are selected as much as they have idle cards.
+    #: A thousandth of a card of nodes selected as much as they have idle cards.
     scarce: float = 2.0
-    #: Part of all demand that selects each GPU model beside what pods select, once any pods select nodes.
+    #: Part of all demand selecting each GPU model, in addition to the pods' selections, once any pods select nodes.
     unseen: float = 0.01
 
 
@@ -84,12 +84,12 @@ class Learned:
             milli += cards * size * count
             for one in selections:
                 demand[one] = demand.get(one, 0) + cards * size * count
-        #: Cores for a thousandth of a card, 0 = none are known.
+        #: Cores for a thousandth of a card, 0 = unknown.
         self._cores = cores / milli if milli else 0.0
-        # What each room wastes, not what it is worth.
+        # The waste of each room, not its worth.
         values = room_values(shares)
         self._room: Ints = np.arange(UNITS + 1) * STEP - values
-        #: What the room of a card is worth, by its idle thousandths. A card that is not there, -1, is worth the last: nothing.
+        #: The worth of a card's room, by its idle thousandths. A missing card, -1, has the last worth: nothing.
         self._worth: Ints = np.append(values[np.arange(WHOLE + 1) // STEP], 0)
         most = sorted(demand, key=lambda one: (-demand[one], one))[:MOST_SELECTIONS]
         self._selected = reachable(columns, [(0, 0, 1, (one,)) for one in most])
@@ -97,13 +97,13 @@ class Learned:
         self._wanted: Floats = np.array([demand[one] / milli for one in most], np.float64)
 
     def score(self, shape: Shape, rows: Ints) -> Ints:
-        """What a pod makes better on its best card, in parts of thousandths of cards: scarcity is not in it."""
+        """The gain by a pod on its best card, in parts of thousandths of cards, without scarcity."""
         changes, cards = self._by_card(shape, rows)
         found = changes[np.arange(rows.size), cards]
         return np.rint(found * PARTS).astype(np.int64)
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
-        """The card on which a share makes most better."""
+        """The card with the largest gain by a share."""
         return int(self._by_card(shape, np.array((row,), np.int64))[1][0])
 
     def rank(self, shape: Shape, rows: Ints, scores: Ints) -> Ints:
@@ -115,7 +115,7 @@ class Learned:
         return levels(changes)
 
     def _by_card(self, shape: Shape, rows: Ints) -> tuple[Floats, Ints]:
-        """([nodes x cards]: what gets better, the best card of each)."""
+        """([nodes x cards]: the gain, the best card of each)."""
         tried = trial(self.columns, shape, rows)
         change = self._fragmentation.change(shape, tried)
         change = change + self.policy.stranded * self._fed(shape, tried)
@@ -140,16 +140,15 @@ class Learned:
         return np.asarray(before - after)[tried.at]
 
     def _prices(self) -> Floats:
-        """How scarce the idle cards of each node are.
+        """The scarcity of the idle cards of each node.
 
-        For each selection of nodes that pods asked for: the share of all demand that asks for it, divided by the share of all idle
-        room on the nodes that it selects, by what that room is worth. The same for each GPU model and the demand that nobody has
-        seen yet.
+        For each requested selection of nodes: the share of all demand with this selection, divided by the share of all idle room
+        on the selected nodes, by the worth of that room. The same for each GPU model and the demand not observed yet.
         """
         idle: Ints = self._worth.take(self.columns.cards.each.T, mode="wrap").sum(axis=0)
         total = int(idle.sum())
         prices: Floats = np.zeros(idle.size)
-        # One after the other, so that the sum has one order.
+        # One after the other, for one order of the sum.
         for selected, part in zip(self._selected, self._wanted, strict=True):
             among = int(idle[selected].sum())
             if among:

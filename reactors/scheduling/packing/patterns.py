@@ -1,8 +1,8 @@
-"""What the room that a card has left is worth: the prices of the best way to cut the known shares out of cards.
+"""Patterns: the worth of the room left on a card, by prices of the best way to cut the known shares out of cards.
 
-Shares of 810 leave 190 that next to nothing fits into, two of 470 leave 60. Which leftovers are wasted follows from the
-shares that arrive, as in a mill that cuts rolls: the linear program that covers all shares with the fewest cards gives
-each size of share a price in cards, and a leftover is worth the dearest set of shares that fits into it.
+Shares of 810 leave 190, almost useless; two of 470 leave 60. The arriving shares determine the wasted leftovers, as in a mill for
+rolls: the linear program to cover all shares with the fewest cards gives each size of share a price in cards, and a leftover is
+worth the dearest set of shares fitting into it.
 
 Source: Gilmore and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", Operations Research 9 (1961).
 """
@@ -26,7 +26,7 @@ _NOTHING = 1e-9
 
 
 def room_values(shares: Mapping[int, int]) -> Ints:
-    """What 0, 10, … 1,000 idle thousandths of a card are worth, in thousandths, by how many shares of each size came."""
+    """The worth of 0, 10, … 1,000 idle thousandths of a card, in thousandths, by the number of arrived shares of each size."""
     counts: dict[int, int] = {}
     for milli, count in shares.items():
         size = -(-milli // STEP)
@@ -42,13 +42,13 @@ def room_values(shares: Mapping[int, int]) -> Ints:
 
 def _prices(sizes: list[int], counts: list[int]) -> Floats:
     """Simplex over patterns; a column enters while its shares are worth more than a card."""
-    # The basis has a pattern for each size; it begins with cards of one size only. Its inverse, what is used of each pattern
-    # and the prices follow each exchange by whole rows: no sum has an order that a machine could choose.
+    # The basis has a pattern for each size; it begins with cards of one size only. Its inverse, the use of each pattern and the
+    # prices follow each exchange by whole rows: no sum has an order chosen by a machine.
     parts = np.array([1.0 / (UNITS // size) for size in sizes])
     inverse, used, prices = np.diag(parts), np.array(counts) * parts, parts.copy()
     for _ in range(ROUNDS):
         if prices.min() < -_NOTHING:
-            # More of this size than is asked for costs nothing.
+            # More of this size than requested costs nothing.
             size = int(prices.argmin())
             column, gain = np.zeros(len(sizes)), float(prices[size])
             column[size] = -1.0
@@ -73,7 +73,7 @@ def _prices(sizes: list[int], counts: list[int]) -> Floats:
 
 
 def _dearest(sizes: list[int], prices: Floats) -> tuple[Floats, Floats]:
-    """(the worth of the dearest set of shares that fits into each room, that set for a whole card)."""
+    """(the worth of the dearest set of shares fitting into each room, that set for a whole card)."""
     values, chosen = [0.0] * (UNITS + 1), [-1] * (UNITS + 1)
     priced = [
         (at, size, float(prices[at])) for at, size in enumerate(sizes) if prices[at] > _NOTHING

@@ -21,22 +21,22 @@ MOST_CPU, MOST_GPU = 128_000, 8_000
 
 
 class Policy(Protocol):
-    """How nodes are scored, and which card of a node a share gets."""
+    """The scores of nodes, and the card of a node for a share."""
 
     name: ClassVar[str]
 
     def score(self, shape: Shape, rows: Ints) -> Ints:
-        """A score of each of ``rows``, which all fit. It is kept until the row changes."""
+        """A score of each of ``rows``, all of them fitting. It is kept until the row changes."""
 
     def rank(self, shape: Shape, rows: Ints, scores: Ints) -> Ints:
-        """The final score of each node that fits, 0 to 100."""
+        """The final score of each fitting node, 0 to 100."""
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
-        """The card of a node that a share gets; ``chance`` is a large number by which one may be drawn."""
+        """The card of a node for a share; ``chance`` is a large number for drawing one."""
 
 
 class Simple:
-    """A policy whose scores are final, and that puts shares on the card with the least room that is enough."""
+    """A policy with final scores. It puts shares on the card with the least sufficient room."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -50,30 +50,30 @@ class Simple:
         return scores
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
-        """The fullest that has room, the first of several."""
+        """The fullest one with room, the first of several."""
         cards = self.columns.cards.each[row]
         return int(np.where(cards >= shape.milli, cards, WHOLE + 1).argmin())
 
 
 class FirstFit(Simple):
-    """The first node that fits: a profile with it takes the first of several that are equal."""
+    """The first fitting node: a profile with it takes the first of several equal ones."""
 
     name: ClassVar[str] = "FirstFit"
 
 
 class Random(Simple):
-    """Any node that fits, and any card of it: a profile with it draws one of several that are equal."""
+    """Any fitting node, and any fitting card of it: a profile with it draws one of several equal ones."""
 
     name: ClassVar[str] = "Random"
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
-        """Any that has room."""
+        """Any with room."""
         fitting = np.flatnonzero(self.columns.cards.each[row] >= shape.milli)
         return int(fitting[chance % fitting.size])
 
 
 class DotProd(Simple):
-    """Nodes whose free cores and cards have the smallest product with what is requested."""
+    """Nodes with the smallest product of their free cores and cards with the request."""
 
     name: ClassVar[str] = "DotProd"
 
@@ -85,7 +85,7 @@ class DotProd(Simple):
 
 
 class GpuClustering(Simple):
-    """Nodes that hold pods with the same number of cards."""
+    """Nodes of pods with the same number of cards."""
 
     name: ClassVar[str] = "GpuClustering"
 
@@ -128,7 +128,7 @@ class BestFit(Simple):
     name: ClassVar[str] = "BestFit"
 
     def score(self, shape: Shape, rows: Ints) -> Ints:
-        """100 less what would be left, cores and cards alike."""
+        """100 less the room left, cores and cards alike."""
         cpu = 0.5 * (self.columns.resources.free[rows, CPU] - shape.cpu_milli) / MOST_CPU
         gpu = 0.5 * (self.columns.cards.idle[rows] - shape.total) / MOST_GPU
         return np.asarray(100 * (1 - (cpu + gpu))).astype(np.int64)
@@ -142,7 +142,7 @@ class BestFit(Simple):
 
 
 class FragmentationGradient(Simple):
-    """FGD: nodes, and cards, on which the pod fragments the least."""
+    """FGD: the nodes, and cards, least fragmented by the pod."""
 
     name: ClassVar[str] = "FGD"
 
@@ -155,7 +155,7 @@ class FragmentationGradient(Simple):
         return np.asarray(self._by_card(shape, rows).max(axis=1))
 
     def card(self, shape: Shape, row: int, chance: int) -> int:
-        """The first card on which that is least."""
+        """The first card with the least change."""
         return int(self._by_card(shape, np.array((row,), np.int64))[0].argmax())
 
     def _by_card(self, shape: Shape, rows: Ints) -> Ints:
