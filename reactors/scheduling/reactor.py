@@ -1,4 +1,4 @@
-"""The scheduling reactor: its parts, as the machine runs them."""
+"""The scheduling reactor: its parts for the engine."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:
 
 
 def effects(adapters: Adapters) -> EffectorTable:
-    """Who binds, and who tells why pods wait."""
-    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    """The binder, and the writer of notices on waiting pods."""
+    # Only a process with effects should pay for the import.
     from reactors.scheduling.effects import effects as made
 
     return made(adapters)
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
-    """What a scraper sees of it."""
+    """Its metrics for a scraper."""
     from reactors.scheduling.metrics import figures
 
     return figures(replica)

@@ -1,6 +1,6 @@
-"""Plain values of the scheduler's own state: waiting, placed and nominated pods, evictions, and passes.
+"""Plain values of the scheduler's state: waiting, placed and nominated pods, evictions, and passes.
 
-The state is folded of them (:mod:`reactors.scheduling.state`), the columns count them, and a snapshot holds them.
+The state is folded into them (:mod:`reactors.scheduling.state`), the columns count them, and a snapshot holds them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from bus.events.constraints import DeviceTerms, HeldCpus
 from bus.events.decisions import Victim
 from projections.cluster import Pod
 
-#: So long a bind may be unconfirmed; then whoever binds reads the pod. A shadow waits as long for the real scheduler.
+#: The time for a bind's confirmation; then the binder reads the pod. A shadow waits as long for the real scheduler.
 CONFIRMED_US = 300 * SECOND_US
-#: Longest that a pod waits at Permit.
+#: Longest wait of a pod at Permit.
 LONGEST_WAIT_US = 900 * SECOND_US
 
 
 class Dealt(msgspec.Struct, frozen=True, gc=False):
-    """The cards and CPUs of a node that a decision gave to a pod.
+    """The cards and CPUs of a node allocated to a pod by a decision.
 
-    ``is_said``: of the cards its annotation alone says so, which tenants may write. ``terms``: what the pod wanted of its devices
-    then.
+    ``is_said``: the cards come from its annotation alone, writable for tenants. ``terms``: its device terms at that time.
     """
 
     node: str
@@ -33,16 +32,16 @@ class Dealt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Assumed(msgspec.Struct):
-    """A pod that a pass gave a node, until it is observed there, gone, or not bound after all.
+    """A pod placed by a pass, until it is observed on its node, gone, or not bound after all.
 
-    It is asked to be bound under the uid and ``decision``. At ``deadline_us``, a time of the history, nobody has confirmed it: a
-    shadow ends by itself, and of another one the API server is asked. Time alone gives no room back, as a bind may be late.
+    It is bound under the uid and ``decision``. ``deadline_us`` is the end of the wait for a confirmation, a time of the history: a
+    shadow then ends by itself, and any other pod is read from the API server. Time alone releases no room, as a bind may be late.
     """
 
     uid: str
     profile: str
     node: str
-    #: Sequence and id of its pass, and the time of that, or when it was let be bound.
+    #: Sequence and id of its pass, and the pass's time, or the time of its permission to bind.
     passed: int
     decision: str
     at_us: int
@@ -52,10 +51,10 @@ class Assumed(msgspec.Struct):
     added_us: int
     number: int
     attempts: int
-    #: Plugins that do not let it be bound yet, and until when each lets it wait, a time of the history.
+    #: Plugins still holding it back, with the end of each wait, a time of the history.
     waits: dict[str, int] = {}
     cpus: HeldCpus | None = None
-    #: A node that comes back under its name is another one.
+    #: A new node of the same name is another one.
     node_uid: str = ""
 
     @property
@@ -65,7 +64,7 @@ class Assumed(msgspec.Struct):
 
 
 class Nominated(msgspec.Struct):
-    """A pod for which less important ones have to go, by a pass: its sequence and id."""
+    """A pod with less important victims, by a pass: its sequence and id."""
 
     uid: str
     profile: str
@@ -73,32 +72,32 @@ class Nominated(msgspec.Struct):
     victims: tuple[Victim, ...]
     passed: int
     decision: str
-    #: Recorded only: nobody goes, and no room is held.
+    #: Recorded only: without evictions, and without held room.
     is_shadow: bool
-    #: When it began, or when somebody went for it last.
+    #: Its beginning, or its last eviction.
     at_us: int
-    #: Somebody was evicted for it.
+    #: A victim was evicted for it.
     is_making_room: bool = False
-    #: The gang, or the first of a group, that gets its nodes together: its nominations end together, too. "" = it is by itself.
+    #: The gang, or the first of a group, placed together: its nominations end together, too. "" = it is by itself.
     group: str = ""
 
 
 class Evicting(msgspec.Struct, frozen=True):
-    """An eviction that was decided, by the id of the decision. ``is_over``: nothing more comes of it, a shadow, or it was done."""
+    """A decided eviction, by the id of the decision. ``is_over``: without further effect, as a shadow or as done."""
 
     decision: str
     is_over: bool = False
 
 
 class Rested(msgspec.Struct, frozen=True):
-    """How often an eviction of a pod was refused, and until when no search chooses it."""
+    """The number of refused evictions of a pod, and the end of its pause as a victim."""
 
     times: int
     until_us: int
 
 
 class WaitingPod(msgspec.Struct):
-    """A pod that waits: :class:`reactors.scheduling.queueing.queue.Queued` without what follows from the pod."""
+    """A waiting pod: :class:`reactors.scheduling.queueing.queue.Queued` without fields of the pod itself."""
 
     uid: str
     added_us: int
@@ -113,7 +112,7 @@ class WaitingPod(msgspec.Struct):
 
 
 class SavedArrivals(msgspec.Struct):
-    """Kinds of pods and how many there were of each: the snapshot of :class:`reactors.scheduling.columns.arrivals.Arrivals`."""
+    """Kinds of pods and their numbers: the snapshot of :class:`reactors.scheduling.columns.arrivals.Arrivals`."""
 
     count: int
     learn_at: int
@@ -124,7 +123,7 @@ class SavedArrivals(msgspec.Struct):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Which pass it is that takes effect: its sequence and id, the event on which it was decided, and its time."""
+    """The pass taking effect: its sequence and id, the event of its decision, and its time."""
 
     passed: int
     decision: str

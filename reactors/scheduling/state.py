@@ -1,19 +1,19 @@
 """The scheduler's state, folded from the history: waiting pods, and placed pods not observed there yet. Pure but for its state.
 
-The contract for whoever binds:
+The contract for binders:
 
 - :attr:`SchedulingState.outstanding` are the pods to bind, the oldest pass first. Each has the uid, the node, the cards and the
-  ``decision`` (the id of its pass's event) that belong into the Binding. A shadow is never among them.
-- Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more. Then the plugins of the
-  pod's profile do their PreBind, one of them binds, and all hear of it (:mod:`reactors.scheduling.framework.bind_plugins`).
-- A bind that succeeded is recorded by nobody: the pod is observed on its node, and is no longer outstanding. A failed one is in
+  ``decision`` (the id of its pass's event) for the Binding. A shadow is never among them.
+- Before each bind, :meth:`SchedulingState.overtaken` returns a token as the reason against it. Then the plugins of the pod's
+  profile do their PreBind, one of them binds, and all are notified (:mod:`reactors.scheduling.framework.bind_plugins`).
+- A successful bind has no record of its own: the pod is observed on its node, and is no longer outstanding. A failed one is in
   :class:`bus.events.decisions.BindSettled` with the sequence of the pass; the pod then waits again, after its back-off.
-- A process that starts finds in ``outstanding`` all that may have been done or not: binding twice is refused by the API server
-  (409), and the pod itself says on which node it is. After :attr:`Assumed.deadline_us`, a time of the history, the pod is read
-  too: a bind whose answer was lost may have succeeded, so time alone gives no room back.
-- The policy may have changed since: ``policy_digest`` tells, and what was decided by another policy is settled as ``stale``.
+- A starting process finds in ``outstanding`` all binds possibly done or not: the API server refuses a second bind (409), and the
+  pod itself shows its node. After :attr:`Assumed.deadline_us`, a time of the history, the pod is read too: a bind without an
+  answer may have succeeded, so time alone releases no room.
+- The policy may have changed since: ``policy_digest`` shows it, and decisions of another policy are settled as ``stale``.
 
-Until the policy says ``shadow`` or ``on``, nothing is kept and nothing is imported that computes.
+Until the policy's mode is ``shadow`` or ``on``, the state is empty and no computing module is imported.
 
 Source: docs/scheduling.md; docs/architecture.md.
 """
@@ -77,7 +77,7 @@ class SavedScheduling(msgspec.Struct):
     rested: dict[str, Rested]
     #: None where no plugin learns.
     arrivals: SavedArrivals | None
-    #: None where no plugin asks what admission knows.
+    #: None without a plugin for quotas.
     quotas: SavedAdmission | None
     #: None where nothing is scheduled.
     gangs: SavedGangs | None
@@ -86,7 +86,7 @@ class SavedScheduling(msgspec.Struct):
 
 
 class SchedulingState(Part):
-    """Kept by :class:`reactors.engine.contract.State`."""
+    """Implements :class:`reactors.engine.contract.State`."""
 
     Saved = SavedScheduling
     derived = frozenset({"_cluster", "_trees", "_load", "_load_quotas", "scheduler"})
@@ -99,11 +99,11 @@ class SchedulingState(Part):
     def __init__(self, state: ClusterState, quotas: QuotaTrees) -> None:
         self._cluster, self._trees = state, quotas
         self._load, self._load_quotas = scheduler_of, quotas_of
-        #: What admission knows, where a plugin asks for it.
+        #: Admission's state, if a plugin reads it.
         self.quotas: QuotaState | None = None
         #: None while nothing is scheduled.
         self.scheduler: Scheduler | None = None
-        #: The newest event that was folded here, and its time.
+        #: The newest event folded here, and its time.
         self.sequence = 0
         self.at_us = 0
         self.mode: Mode = "off"
@@ -113,13 +113,13 @@ class SchedulingState(Part):
         #: The newest pass.
         self.newest = 0
         self.counts = SchedulingCounts()
-        #: Cards that decisions gave to pods before scheduling was switched off.
+        #: Cards allocated to pods by decisions before scheduling was switched off.
         self.dealt: dict[str, Dealt] = {}
 
     def apply(self, fact: Fact, event: Event) -> None:
-        """Fold one event. A pass by a policy that does not hold any more changes nothing."""
+        """Fold one event. A pass of an outdated policy changes nothing."""
         if isinstance(fact, Evict):
-            # Who decides it knows it before it is read, so that it moves nothing and no pass depends on it.
+            # The deciding process knows it before it is read, so it moves nothing and no pass depends on it.
             if fact.reactor == NAME and self.scheduler is not None:
                 self.scheduler.nominations.decided(fact)
             return
@@ -180,12 +180,12 @@ class SchedulingState(Part):
         scheduler.passed(fact.after)
 
     def _go_by(self, fact: PolicyChanged, cluster: str) -> None:
-        """Begin again by another policy. Binds that may be under way keep their room; shadows end."""
+        """Begin again with another policy. Binds possibly under way keep their room; shadows end."""
         kept = [] if self.scheduler is None else list(self.scheduler.assumed_pods.outstanding())
         try:
             policy = SchedulingPolicy.model_validate(fact.policy)
         except ValidationError:
-            # The replica says so. Nothing is decided without a policy.
+            # The replica has the policy's mode. Without a policy there are no decisions.
             self.mode, policy = "off", SchedulingPolicy()
         else:
             self.mode = fact.mode
@@ -223,7 +223,7 @@ class SchedulingState(Part):
         return self._load(policy, self._cluster, self.mode == "shadow", dealt, quotas)
 
     def saved(self) -> SavedScheduling:
-        """What a snapshot holds."""
+        """The part of a snapshot for scheduling."""
         own = self.scheduler
         return SavedScheduling(
             self.sequence, self.at_us, self.mode, self.policy, self.policy_digest, self.newest,
@@ -241,7 +241,7 @@ class SchedulingState(Part):
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
-        """Become what was saved, in a new state beside the restored state of its cluster."""
+        """Restore a saved state into a new one, after the state of its cluster."""
         super().restore(saved)
         self.quotas = None
         if saved.quotas is not None:
@@ -261,12 +261,12 @@ class SchedulingState(Part):
     # questions
 
     def pod(self, uid: str) -> Pod | None:
-        """A pod as it was observed last; None of one that is gone."""
+        """A pod as last observed; None for a deleted one."""
         return self._cluster.pods.get(uid)
 
     @property
     def outstanding(self) -> Iterable[Assumed]:
-        """The pods to bind, or whose bind is not confirmed, the oldest first."""
+        """The pods to bind, or with an unconfirmed bind, the oldest first."""
         return self.scheduler.assumed_pods.outstanding() if self.scheduler is not None else ()
 
     def overtaken(self, found: Assumed) -> str:

@@ -1,6 +1,6 @@
-"""NodeResourcesBalancedAllocation: the pod that evens out a node's resources is better placed there.
+"""NodeResourcesBalancedAllocation: a node scores higher if the pod evens out its resources.
 
-The score is the change of balance: 75 = none, up to 100 where the node is evener with the pod than without it.
+The score is the change of balance: 75 = none, up to 100 for a node evener with the pod than without it.
 
 Source: Kubernetes, "Scheduler Configuration", NodeResourcesBalancedAllocationArgs.
 """
@@ -29,7 +29,7 @@ class NodeResourcesBalancedAllocation(msgspec.Struct, frozen=True):
     resources: tuple[ScoredResource, ...] = (ScoredResource("cpu"), ScoredResource("memory"))
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """A pod that requests nothing changes no balance."""
+        """A pod without requests changes no balance."""
         columns = (cycle.columns.resources.names.get(one.name) for one in self.resources)
         return None if any(at is not None and cycle.request[at] for at in columns) else SKIP
 
@@ -52,9 +52,10 @@ class NodeResourcesBalancedAllocation(msgspec.Struct, frozen=True):
 
 
 def _balance(amounts: list[tuple[Ints, Ints]], size: int) -> Ints:
-    """100 less the standard deviation of the used fractions, in percent; a resource that a node has not counts nothing."""
+    """100 less the standard deviation of the used fractions, in percent; a resource missing on a node counts nothing."""
     if len(amounts) == 2 and all(capacity.all() for capacity, _ in amounts):
-        # What is computed below for two, without what nodes that lack one need: a score of few nodes is all overhead.
+        # The computation below for two resources, without the extra work for nodes without one of them: with few nodes the
+        # overhead dominates.
         one, other = (np.minimum(used / capacity, 1.0) for capacity, used in amounts)
         return np.asarray((1 - np.abs((one - other) / 2)) * float(HIGHEST)).astype(np.int64)
     count = np.zeros(size, np.int64)
@@ -72,7 +73,7 @@ def _balance(amounts: list[tuple[Ints, Ints]], size: int) -> Ints:
         squares = squares + np.where(np.isnan(fraction), 0.0, (fraction - mean) ** 2)
     deviation = np.where(count > 1, np.sqrt(squares / np.maximum(count, 1)), 0.0)
     if len(fractions) == 2:
-        # As kube-scheduler does it for two, which rounds otherwise.
+        # kube-scheduler rounds the case of two resources this way.
         both = count == 2
         deviation = np.where(both, np.abs((fractions[0] - fractions[1]) / 2), deviation)
     return np.asarray((1 - deviation) * float(HIGHEST)).astype(np.int64)

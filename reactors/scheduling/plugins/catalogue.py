@@ -1,4 +1,4 @@
-"""The plugins by name, and the profile that places like kube-scheduler's default. A plugin is added by a line here."""
+"""The plugins by name, and a profile with kube-scheduler's defaults. A plugin is added by a line here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from reactors.scheduling.plugins.volumes.volume_restrictions import VolumeRestri
 from reactors.scheduling.plugins.volumes.volume_zone import VolumeZone
 from reactors.scheduling.plugins.yoda import Yoda
 
-#: In the order in which a profile asks them, with the weight of their scores; 0 = only where a profile names it.
+#: In the order of their calls in a profile, with the weight of their scores; 0 = only on request of a profile.
 PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (KnownTerms, 1),
     (SchedulingGates, 1),
@@ -69,7 +69,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (NodeNUMAResource, 0),
     (Quota, 0),
     (Reservation, 0),
-    # It binds whatever nobody else does.
+    # It binds the pods left by all others.
     (DefaultBinder, 1),
 )
 
@@ -82,7 +82,7 @@ def default_profile(name: str) -> Profile:
 def profile_of(
     name: str, weights: Mapping[str, int], fields: Mapping[str, Mapping[str, Any]]
 ) -> Profile:
-    """The plugins with other weights and fields. Raises ValueError for a plugin or a field that there is not."""
+    """The plugins with other weights and fields. Raises ValueError for an unknown plugin or field."""
     known = {plugin.name for plugin, _ in PLUGINS}
     strangers = sorted({*weights, *fields} - known)
     if strangers:

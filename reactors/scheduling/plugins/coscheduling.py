@@ -1,13 +1,13 @@
-"""Coscheduling: pods of a gang get nodes together or not at all.
+"""Coscheduling: pods of a gang are placed together or not at all.
 
-Pods of a strict gang, and of the gangs of its group, are placed in one pass or wait. Those of another gang keep the room that they
-find, for as long as the gang says, until enough of them have some. Who was complete once is strict no more: a pod that takes
-the place of a lost one starts by itself.
+Pods of a strict gang, and of the gangs of its group, are placed in one pass or wait. Pods of another gang keep the room found for
+them, for the gang's waiting time, until enough of them have some. A gang complete once is strict no more: a pod replacing a lost
+one starts by itself.
 
-By the rules of Koordinator 1.0 (``rules``) a strict gang is placed pod by pod: its pods keep the room that they find while they
-wait for the others, and the gang's schedule cycle says which of them are tried (:mod:`reactors.scheduling.gangs.cycles`).
+By the rules of Koordinator 1.0 (``rules``) a strict gang is placed pod by pod: its pods keep their room while they wait for the
+others, and the gang's schedule cycle selects the pods to try (:mod:`reactors.scheduling.gangs.cycles`).
 
-A gang gets nodes of one domain where its PodGroup says of which label, and by the profile's ``topology`` if it can.
+A gang is placed in one domain if its PodGroup names a label, and, where possible, by the profile's ``topology``.
 
 Source: koordinator-sh/koordinator, "Gang Scheduling"; Kubernetes, "Gang Scheduling"; docs/scheduling.md.
 """
@@ -26,15 +26,15 @@ from reactors.scheduling.framework.contract import Alike, Code, Cycle, Permissio
 from reactors.scheduling.gangs.shape import Gang
 from reactors.scheduling.plugins.domains import fitting, numbers
 
-#: Domains that a pass tries for a gang.
+#: Most domains tried for a gang in a pass.
 MOST_TRIED = 8
 
 
 class Coscheduling(msgspec.Struct, frozen=True):
-    """Asks what is known of gangs; where nobody keeps that, as for a file that is checked, every pod starts by itself.
+    """Reads the state of gangs; without it, as at the check of a file, every pod starts by itself.
 
-    ``topology``: labels of nodes from the widest domain to the narrowest. A strict gang gets nodes of the narrowest one that has
-    room for it, with ``strategy`` ``pack`` of the one with the least room, with ``spread`` of the one with the most.
+    ``topology``: labels of nodes from the widest domain to the narrowest. A strict gang is placed in the narrowest domain with
+    room for it: with ``strategy`` ``pack`` in the one with the least room, with ``spread`` in the one with the most.
     """
 
     name: ClassVar[str] = "Coscheduling"
@@ -50,12 +50,12 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return self.rules == "v1.0"
 
     def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
-        """What its gang lacks before any node is looked at."""
+        """The reason of a gang's wait before any node is evaluated."""
         gang = context.gangs.of(pod.uid) if context.gangs is not None else None
         return gang.reason if gang is not None else ""
 
     def together(self, pod: Pod, context: PluginContext) -> Sequence[str]:
-        """The gangs that are placed together with a pod's own, while that is not complete and one of them is strict."""
+        """The gangs placed together with a pod's own, until it is complete, if one of them is strict."""
         gangs = context.gangs
         gang = gangs.of(pod.uid) if gangs is not None else None
         if gangs is None or gang is None or gang.is_complete or self.counts_cycles:
@@ -70,7 +70,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return [uid for one in found if one is not None and not one.is_complete for uid in one.pods]
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """The nodes of the domain that is tried for its gang; or that its gang is in, where that must be in one."""
+        """The nodes of the domain tried for its gang, or of the gang's required domain."""
         columns, gangs = cycle.columns, cycle.context.gangs
         if columns.domain is not None:
             return Status(Code.SUCCESS, nodes=columns.domain)
@@ -86,7 +86,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return bool(self.topology) or any(self._must(name, context) for name in names)
 
     def must_be_near(self, name: str, context: PluginContext) -> bool:
-        """Whether its PodGroup names a label of which its nodes have one value."""
+        """Whether its PodGroup requires nodes with one value of a label."""
         return bool(self._must(name, context))
 
     def _must(self, name: str, context: PluginContext) -> str:
@@ -96,7 +96,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
     def domains(
         self, name: str, kinds: Callable[[], Sequence[Alike]], context: PluginContext
     ) -> tuple[Sequence[Bools | None], str]:
-        """The domains with room for what a gang needs, those of the narrowest label first; None = all nodes are left for it."""
+        """The domains with room for a gang's needs, those of the narrowest label first; None = all nodes are allowed."""
         assert context.gangs is not None
         gang, needs = context.gangs.all[name], context.gangs.needs(name)
         must = self._must(name, context)
@@ -122,7 +122,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return context.gangs.lacking(name)
 
     def missing(self, names: Sequence[str], placed: Collection[str], context: PluginContext) -> str:
-        """Which gang has too few pods with a node."""
+        """The gangs with too few placed pods, as a text."""
         assert context.gangs is not None
         return context.gangs.missing(names, placed)
 
@@ -142,13 +142,13 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return Permission(Code.WAIT, missing, 0 if is_brief or needs is None else needs.wait_us)
 
     def permits(self, cycle: Cycle) -> Sequence[str]:
-        """The pods of the group that wait."""
+        """The waiting pods of the group."""
         gangs = cycle.context.gangs
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
         return gangs.waiting(gangs.group(gang.key)) if gangs is not None and gang else ()
 
     def forbids(self, cycle: Cycle) -> Sequence[str]:
-        """The pods of its strict gang that wait: they would wait in vain."""
+        """The waiting pods of its strict gang: they would wait in vain."""
         gangs = cycle.context.gangs
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
         if gangs is None or gang is None or not gangs.is_strict(gang.key):
@@ -157,7 +157,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
 
 
 def _home(gang: Gang, key: str, columns: Columns) -> Bools:
-    """The nodes on which pods of a gang may be that are all in one domain: where one of them is, else all of any domain."""
+    """The nodes for pods of a gang in one domain: the domain of one of its pods, else all nodes with any domain."""
     label = columns.labels.of(key)
     placed = ((uid, columns.counted(uid)) for uid in gang.pods)
     found = (

@@ -1,6 +1,6 @@
-"""DefaultBinder: gives a pod its node by the Binding subresource. The write carries what other plugins have written on the pod.
+"""DefaultBinder: binds a pod by the Binding subresource. The write carries the annotations of other plugins.
 
-It takes every pod on, so it comes last. Reservations are no pods, and not its own.
+It accepts every pod, so it comes last. Reservations are not pods, and belong to another plugin.
 
 Source: Kubernetes, "Scheduling Framework", "Bind"; docs/scheduling.md.
 """
@@ -16,7 +16,7 @@ from reactors.scheduling.framework.bind_cycle import BindCycle
 
 
 class DefaultBinder(msgspec.Struct, frozen=True):
-    """Binds pods, and says so."""
+    """Binds pods, and reports it on them."""
 
     name: ClassVar[str] = "DefaultBinder"
     is_local: ClassVar[bool] = True
@@ -28,6 +28,6 @@ class DefaultBinder(msgspec.Struct, frozen=True):
         return await bind(cycle.cluster, cycle.placement, cycle.known.annotations())
 
     def post_bind(self, cycle: BindCycle) -> None:
-        """Tell people where the pod is; a reservation is told in its own status."""
+        """Report a pod's node to people; a reservation has it in its own status."""
         if not cycle.placement.is_reservation:
             cycle.tell(cycle.placement)

@@ -1,12 +1,12 @@
-"""DefaultPreemption: finds less important pods whose eviction lets a pod fit.
+"""DefaultPreemption: evicts less important pods so another pod fits.
 
-On each node that evictions could help, it removes all pods of lower priority. Where the pod then fits, it puts them back: first
-the pods that a disruption budget protects, each time from the most important to the least. A pod that no longer fits is a victim.
-Its whole gang is a victim where too few of its pods would be left (:mod:`reactors.scheduling.preemption.victims`).
-Of several nodes it takes one by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims,
-latest start of the most important victims, and at last a seed.
+On each node with possibly helpful evictions, it removes all pods of lower priority. If the pod then fits, it puts them back: first
+the pods under a disruption budget, each time from the most important to the least. A pod no longer fitting is a victim. Its whole
+gang is a victim if too few of its pods would be left (:mod:`reactors.scheduling.preemption.victims`). Of several nodes it takes
+one by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims, latest start of the most
+important victims, and at last a seed.
 
-All trials change the columns and are undone. Where filters look at one node alone, many nodes are tried at once.
+All trials change the columns and are undone. If filters read one node alone, many nodes are tried at once.
 
 Source: Kubernetes, "Pod Priority and Preemption"; kube-scheduler's DefaultPreemption.
 """
@@ -101,7 +101,7 @@ class _Counts:
 
 
 class _Trial:
-    """Removes pods from some nodes, and puts back the pods that may stay."""
+    """Removes pods from some nodes, and puts back the pods not needed as victims."""
 
     def __init__(
         self, cycle: Cycle, filters: Filters, sparing: Sparing, rows: Ints, reasons: _Counts
@@ -145,7 +145,7 @@ class _Trial:
                 yield found
 
     def _candidate(self, row: int, victims: list[Pod], spared: set[str]) -> Preemption | None:
-        """The victims of a node with those that go with them; None where a budget protects some of these."""
+        """The victims of a node with the rest of their gangs; None if a budget protects some of the rest."""
         if beside := self._victims.beside(victims):
             victims = [*victims, *beside]
             spared = {one.uid for one in protected([*self._going, *victims], self._budgets)}
@@ -170,7 +170,7 @@ class _Trial:
         self._lifted.discard(pod.uid)
 
     def _fitting(self, rows: list[int], *, is_first: bool = False) -> list[int]:
-        """Those of ``rows`` that fit now."""
+        """The fitting ones of ``rows``."""
         if not rows:
             return []
         fits = np.ones(len(rows), np.bool_)
@@ -187,7 +187,7 @@ def _all(columns: Columns) -> Ints:
 
 
 def _helped(refused: Sequence[Refused], columns: Columns) -> Bools:
-    """Nodes that are refused for something that evictions could change."""
+    """Nodes refused for a reason curable by evictions."""
     found = np.zeros(len(columns.nodes), np.bool_)
     for one in refused:
         found |= one.nodes

@@ -40,23 +40,23 @@ from reactors.scheduling.framework.refusals import refused_by
 from reactors.scheduling.queueing.hints import Hint
 from reactors.scheduling.queueing.messages import DEVICES_TAKEN
 
-#: A pod that has no devices.
+#: A pod without devices.
 NOTHING = "{}"
 REASON = "Insufficient {} devices"
 PLACE = "no {} devices that lie as the pod wants them"
 ILLEGAL = "the requests of {} devices are none that Koordinator knows"
 UNREADABLE = "nobody can read the pod's annotation {}"
-#: Kinds of pods whose devices are remembered, by what they request and want.
+#: Kinds of pods with remembered devices, by their requests and terms.
 MOST_KINDS = 16
 
-#: By row: when that node had changed last, and which devices were found on it.
+#: By row: the version of the node's last change, and its devices found then.
 Choices = dict[int, tuple[int, dict[str, tuple[int, ...]]]]
 
 _encode = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class DeviceShare(msgspec.Struct, frozen=True):
-    """Gives pods parts of cards. ``rules``: of which Koordinator; ``strategy``: spread (LeastAllocated) or pack."""
+    """Gives pods parts of cards. ``rules``: Koordinator's release; ``strategy``: spread (LeastAllocated) or pack."""
 
     name: ClassVar[str] = "DeviceShare"
     is_local: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
     rules: Rules = "now"
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """Requests that mean nothing are refused; without any request there is nothing to say."""
+        """Meaningless requests are refused; a pod without any request is skipped."""
         found = requested(cycle.pod.demand)
         for kind in sorted(found):
             if not is_legal(found[kind], self.rules):
@@ -80,7 +80,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes without the room on so many of their devices, or without devices that lie as the pod wants them."""
+        """Nodes without the room on so many of their devices, or without devices in the requested arrangement."""
         columns, at = cycle.columns, np.arange(len(cycle.columns.nodes))[rows]
         known, refused = rooms(columns, at), list[Refused]()
         parts, terms = parts_of(cycle.pod, self.rules), terms_of(cycle.pod, self.rules)
@@ -100,7 +100,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
     def _ill_placed(
         self, cycle: Cycle, at: Ints, parts: Mapping[str, Part], refused: Sequence[Refused]
     ) -> list[Refused]:
-        """Nodes with enough devices that do not lie as a pod wants them. Asked of one node after the other, and remembered."""
+        """Nodes with enough devices in a wrong arrangement. Evaluated node by node, and remembered."""
         known = _choices(cycle.columns, parts, terms_of(cycle.pod, self.rules), self.strategy)
         gone = refused_by(refused, at.size)
         lacking: dict[str, Bools] = {kind: np.zeros(at.size, np.bool_) for kind in parts}
@@ -121,7 +121,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Room on devices. Free cards do not help where claims give them."""
+        """Room on devices. Free cards do not help if claims give them."""
         if is_by_claim(cycle.columns, cycle.pod, row):
             return ""
         found = self._found(cycle, row, parts_of(cycle.pod, self.rules))
@@ -157,7 +157,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return (*devices, *(several[0] for several in left if several))
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
-        """The parts of its devices, as Koordinator's node agent reads them. What a pod without any said itself is taken from it."""
+        """The parts of its devices, for Koordinator's node agent. A pod without any loses its own annotation."""
         board, parts = kept(cycle.columns, row).board, parts_of(cycle.pod, self.rules)
         text = allocated(board, parts, cards)
         if not text and cycle.pod.devices is None:
@@ -172,7 +172,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         """The columns give devices back with the pod."""
 
     def _packed(self, cycle: Cycle, row: int) -> Packed:
-        """Who packs chooses the card of a share."""
+        """The packing plugin as the chooser of the card of a share."""
         packer: Packs | None = cycle.data.get(PACKER)
 
         def packed(kind: str, part: Part, cards: Sequence[Card]) -> tuple[int, ...]:
@@ -195,7 +195,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
 def _choices(
     columns: Columns, parts: Mapping[str, Part], terms: DeviceTerms | None, strategy: Strategy
 ) -> Choices:
-    """What was found for pods of these parts and terms."""
+    """The remembered choices for pods of these parts and terms."""
     known: dict[Any, Any] = columns.tables.setdefault("device_choices", {})
     if known.get("layout") != columns.layout or len(known) > MOST_KINDS:
         known.clear()

@@ -1,4 +1,4 @@
-"""Domains: nodes that share the text of a label, as a zone, a rack or a group of nodes on one NVLink switch. Pure.
+"""Domains: nodes sharing the text of a label, for example a zone, a rack or the nodes on one NVLink switch. Pure.
 
 Source: Kubernetes, "Topology-Aware Workload Scheduling"; docs/scheduling.md.
 """
@@ -18,7 +18,7 @@ def numbers(columns: Columns, keys: Sequence[str]) -> Ints:
     found = np.ones(len(columns.nodes), np.int64)
     for key in filter(None, keys):
         label = columns.labels.of(key).astype(np.int64)
-        # Small numbers again, so that they do not grow with each label.
+        # Small numbers again, so they do not grow with each label.
         _, both = np.unique(found * (len(columns.labels.texts) + 1) + label, return_inverse=True)
         found = np.where((found > 0) & (label > 0), both + 1, 0)
     return found
@@ -27,8 +27,8 @@ def numbers(columns: Columns, keys: Sequence[str]) -> Ints:
 def fitting(domains: Ints, kinds: Sequence[Alike], spare: int, *, is_spread: bool) -> list[Bools]:
     """The domains with room for all pods, or for all but ``spare`` of them, as masks over nodes, the best first.
 
-    Those with room for all go first. Then the one with the least room for such pods is the best, or with ``is_spread`` the one
-    with the most; of equal ones that of the first node. Kinds are looked at one by one, so together they may not fit.
+    Those with room for all come first. Then the one with the least room for such pods is the best, or with ``is_spread`` the one
+    with the most; of equal ones the one with the first node. Kinds are evaluated one by one, so together they may not fit.
     """
     size = int(domains.max(initial=0)) + 1
     lacking, total = np.zeros(size, np.int64), np.zeros(size, np.int64)

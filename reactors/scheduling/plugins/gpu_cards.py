@@ -1,8 +1,7 @@
-"""GpuCards: a node has cards with room for the pod, the policy says which node packs best, and which cards it is.
+"""GpuCards: nodes need cards with room for the pod; a packing policy scores them and chooses the cards.
 
-A share of a card lies on one card; whole cards are idle ones, and parts of several cards are on those with the room, the first of
-the node. A profile names it, with the policy;
-the default profile does not.
+A share of a card is on one card; whole cards are idle ones, and parts of several cards are on the first of the node's cards with
+the room. A profile names it, with the policy; the default profile does not.
 
 Source: docs/scheduling.md, "GPU packing".
 """
@@ -39,19 +38,19 @@ _NONE = Lesson(0, {})
 
 
 class _Table(msgspec.Struct, frozen=True, eq=False):
-    """A policy over columns, and what it was made from."""
+    """A policy over columns, and its sources."""
 
     plugin: GpuCards
     described: int
     layout: int
     lesson: Lesson
     policy: Policy
-    #: Bytes of the largest card: of it a pod that asks for bytes wants the smallest part.
+    #: Bytes of the largest card: a request in bytes is the smallest part of it.
     memory: int
 
 
 class GpuCards(msgspec.Struct, frozen=True):
-    """Packs GPU pods by a policy. ``typical``: of FGD, the pods to pack for; none = those that arrived."""
+    """Packs GPU pods by a policy. ``typical``: of FGD, the pods to pack for; none = the arrived ones."""
 
     name: ClassVar[str] = "GpuCards"
     is_local: ClassVar[bool] = True
@@ -62,19 +61,19 @@ class GpuCards(msgspec.Struct, frozen=True):
     learned: LearnedPolicy = LearnedPolicy()
 
     def key(self, cycle: Cycle) -> Hashable:
-        """What is learned, and what nodes say of themselves: both change scores of every node."""
+        """The lesson and the nodes' own reports: both change scores of every node."""
         table = self._table(cycle.columns)
         goes_by = self.policy in ("FGD", "Learned") or cards.bytes_of(cycle.pod) > 0
         return table.lesson.number, table.described if goes_by else 0
 
     def pre_filter(self, cycle: Cycle) -> None:
-        """Say who packs, to the plugin that looks at parts of cards more closely."""
+        """Announce the packing plugin to the plugin with the closer check of parts of cards."""
         cycle.data[PACKER] = self
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes with too few cards that have the room."""
         shape = self._shape(cycle)
-        # Where DeviceShare says which nodes have the room, it knows better.
+        # DeviceShare's own answer about room is more exact.
         if not shape.cards or DEVICES in cycle.data:
             return ()
         idle = cycle.columns.cards.each
@@ -89,7 +88,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Room on cards. Free cards do not help where claims give them."""
+        """Room on cards. Free cards do not help if claims give them."""
         if is_by_claim(cycle.columns, cycle.pod, row):
             return ""
         shape = self._shape(cycle)
@@ -98,16 +97,16 @@ class GpuCards(msgspec.Struct, frozen=True):
         return f"free {shape.cards} whole cards of node {cycle.columns.names[row]}"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> None:
-        """Remember which nodes fit: a policy may rank them by what they are."""
+        """Remember the fitting nodes: a policy may rank them."""
         cycle.data[f"{self.name}/rows"] = rows
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """As the policy says."""
+        """The policy's scores."""
         at = np.arange(len(cycle.columns.nodes))[rows] if isinstance(rows, slice) else rows
         return self._table(cycle.columns).policy.score(self._shape(cycle), at)
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """As the policy ranks the nodes that fit."""
+        """The policy's rank of the fitting nodes."""
         policy = self._table(cycle.columns).policy
         found = policy.rank(self._shape(cycle), cycle.data[f"{self.name}/rows"], scores)
         return np.clip(found, LOWEST, HIGHEST)
@@ -122,7 +121,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         return (self._table(cycle.columns).policy.card(shape, row, chance),)
 
     def card(self, cycle: Cycle, row: int, fitting: Sequence[int]) -> int:
-        """The card of a share by the policy, of those that have its room by closer rules; -1 = it sees none of these."""
+        """The card of a share by the policy, among those with room by closer rules; -1 = it knows none of these."""
         shape, columns = self._shape(cycle), cycle.columns
         known = columns.cards.each[row].copy()
         there = [card for card in fitting if card < known.size and known[card] >= shape.milli]
@@ -144,7 +143,7 @@ class GpuCards(msgspec.Struct, frozen=True):
     def _shape(self, cycle: Cycle) -> Shape:
         found: Shape | None = cycle.data.get(self.name)
         if found is None:
-            # How large a part bytes are follows from the node, so another plugin has to say which of them have the room.
+            # The node's cards determine the part for a request in bytes, so another plugin has to find those with the room.
             is_exact = DEVICES in cycle.data and cards.bytes_of(cycle.pod) > 0
             found = shape_of(cycle.pod, self._table(cycle.columns).memory if is_exact else 0)
             cycle.data[self.name] = found
@@ -152,7 +151,7 @@ class GpuCards(msgspec.Struct, frozen=True):
 
     @property
     def learns(self) -> bool:
-        """Whether it goes by the pods that arrived."""
+        """Whether it uses the arrived pods."""
         return self.policy == "Learned" or (self.policy == "FGD" and not self.typical)
 
     def _table(self, columns: Columns) -> _Table:

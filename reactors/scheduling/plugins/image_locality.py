@@ -1,7 +1,7 @@
-"""ImageLocality: nodes that have the pod's images already.
+"""ImageLocality: nodes with the pod's images already on them.
 
-An image counts its size, times the part of all nodes that have it, so that pods do not heap up where one was pulled first.
-Unlike kube-scheduler, which takes the size that it saw first, each node counts the size that it says itself.
+An image counts its size, times its part of all nodes, so pods do not heap up on the first node with it. Unlike kube-scheduler,
+with the first observed size for all, each node counts its own reported size.
 
 Source: Kubernetes, "Scheduler Configuration", scheduling plugins.
 """
@@ -39,10 +39,10 @@ class ImageLocality(msgspec.Struct, frozen=True):
         return None if found else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """What its images weigh on each node, 0 to 100."""
+        """The weight of its images on each node, 0 to 100."""
         total = np.zeros(cycle.columns.pods[rows].size, np.int64)
         for sizes in cycle.data[self.name]:
-            # One product of two floats, as Go has it: nothing is summed, so every machine says the same.
+            # One product of two floats, as in Go: without a sum every machine has the same result.
             spread = int((sizes >= 0).sum()) / sizes.size
             total += (np.maximum(sizes[rows], 0) * spread).astype(np.int64)
         constraints = cycle.pod.constraints

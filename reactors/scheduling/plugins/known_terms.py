@@ -1,4 +1,4 @@
-"""KnownTerms: a pod is placed only where all of its terms are known and can be looked at."""
+"""KnownTerms: a pod is placed only if all of its terms are known and supported."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from reactors.scheduling.framework.context import PluginContext
 
 
 class KnownTerms(msgspec.Struct, frozen=True):
-    """Keeps pods out of the queue that Bursar would place by guessing."""
+    """Keeps pods with unknown terms out of the queue: their placement would be a guess."""
 
     name: ClassVar[str] = "KnownTerms"
     is_local: ClassVar[bool] = True
 
     def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
-        """What is not known of it; the first that counts."""
+        """Its first unknown term."""
         return next(_unknown(pod), "")
 
 

@@ -1,8 +1,8 @@
-"""LoadAware: nodes by what they really use, as Koordinator's node agent or metrics-server says, and by what new pods will use.
+"""LoadAware: nodes by their measured use, from Koordinator's node agent or metrics-server, and by the estimated use of new pods.
 
-A measurement does not show a pod at once. A pod that came after it, or less than one interval before it, or that has no node
-yet, counts by its estimate, less what the measurement shows of the pod. An older pod of which it shows nothing may never start: it
-counts by its estimate too, but by its requests at most. metrics-server names no pods: what it measures shows all older ones.
+A measurement does not show a pod at once. A pod newer than it, or less than one interval older, or without a node yet, counts by
+its estimate, less its part of the measurement. An older pod missing in the measurement may never start: it counts by its estimate
+too, but by its requests at most. metrics-server names no pods: its measurement shows all older ones.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware; docs/scheduling.md.
 """
@@ -49,7 +49,7 @@ Percentile = Literal["", "avg", "p50", "p90", "p95", "p99"]
 
 
 class Percents(msgspec.Struct, frozen=True):
-    """Of each resource so many percent; 0 = it is not looked at."""
+    """Percent by resource; 0 = ignored."""
 
     cpu: Percent = 0
     memory: Percent = 0
@@ -63,19 +63,19 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class Thresholds(msgspec.Struct, rename="camel"):
-    """A node's own thresholds, as its annotation says them."""
+    """A node's own thresholds, by its annotation."""
 
     usage_thresholds: dict[str, Percent] | None = None
     prod_usage_thresholds: dict[str, Percent] | None = None
 
 
 class _Table(msgspec.Struct):
-    """What is known of each node, up to a version of the columns; amounts are [nodes x resources]."""
+    """The load of each node, up to a version of the columns; amounts are [nodes x resources]."""
 
     layout: int
     updated_us: Ints
     version: int
-    #: What is compared with the thresholds, with those for prod pods, and what is scored.
+    #: The amounts compared with the thresholds, with those for prod pods, and the scored ones.
     filtered: Ints
     prod: Ints
     scored: Ints
@@ -84,7 +84,7 @@ class _Table(msgspec.Struct):
 
 
 class LoadAware(msgspec.Struct, frozen=True):
-    """``rules``: as Koordinator does it now (``current``), or as its version 1.0 did."""
+    """``rules``: Koordinator's present rules (``current``), or those of its version 1.0."""
 
     name: ClassVar[str] = "LoadAware"
     #: A measurement grows old by time alone.
@@ -92,31 +92,31 @@ class LoadAware(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.LOAD, Hint.GONE})
 
     rules: Literal["current", "v1.0"] = "current"
-    #: Whose measurements: NodeMetric objects of ``koordinator``, or the metrics API of ``metrics-server``.
+    #: The source of measurements: NodeMetric objects of ``koordinator``, or the metrics API of ``metrics-server``.
     measured_by: Literal["koordinator", "metrics-server"] = "koordinator"
     thresholds: Percents = Percents(65, 95)
-    #: For pods of production, what pods of production use is compared with these instead, where one is set.
+    #: For production pods, the use of production pods is compared with these instead, if one is set.
     prod_thresholds: Percents = Percents()
-    #: Refuse nodes whose measurement is as old as this.
+    #: Refuse nodes with a measurement as old as this.
     filter_expired: bool = True
     expires_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 180
-    #: Percentile and duration that are compared, and that are scored; "" = what is used now; 0 s = the longest that is reported.
+    #: Percentile and duration for thresholds, and for scores; "" = the use now; 0 s = the longest reported.
     percentile: Percentile = ""
     percentile_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
     score_percentile: Percentile = ""
     score_percentile_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
-    #: Pods of production are scored by what those use.
+    #: Production pods are scored by the use of production pods.
     scores_prod: bool = False
     weights: Weights = Weights()
     dominant_weight: Weight = 0
-    #: A pod is taken to use so many percent of what it asks for.
+    #: The estimated use of a pod, in percent of its request.
     factors: Percents = Percents(85, 70)
     #: ``LeastUsed``, or ``TargetLoad``: nodes near ``target`` percent of their cpu.
     strategy: Literal["LeastUsed", "TargetLoad"] = "LeastUsed"
     target: Annotated[int, msgspec.Meta(ge=1, le=99)] = 40
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that are too full with the pod, and nodes of which nothing new is known. One without a NodeMetric passes."""
+        """Nodes too full with the pod, and nodes with an outdated measurement. One without a NodeMetric passes."""
         columns, table, is_v1 = cycle.columns, self._table(cycle.columns), self.rules == "v1.0"
         pod = cycle.pod
         if not is_v1 and pod.owner is not None and pod.owner.kind == "DaemonSet":
@@ -137,7 +137,7 @@ class LoadAware(msgspec.Struct, frozen=True):
             capacity = columns.resources.allocatable[rows, at]
             over = is_over(used[:, at], capacity, thresholds[:, at], is_v1=is_v1)
             found.append((OVER.format(resource), over & known))
-        # What a pod uses is measured on for a while after it is gone.
+        # A deleted pod's use is still measured for a while.
         return [Refused(reason, nodes, nodes) for reason, nodes in found if nodes.any()]
 
     def distance(self, cycle: Cycle) -> int:
@@ -157,7 +157,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         return f"wait until {name} uses less, or raise LoadAware's thresholds"
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """What stays free, or how near the node comes to its target; 0 where nothing new is known."""
+        """The part left free, or the distance from the node's target; 0 with an outdated measurement."""
         columns, table = cycle.columns, self._table(cycle.columns)
         by_prod = self.scores_prod and self.rules == "current" and is_prod(cycle.pod)
         used = (table.prod if by_prod else table.scored)[rows] + self._estimate(cycle)
@@ -181,7 +181,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         return found
 
     def estimate(self, pod: Pod) -> Pair:
-        """What a pod will use of cpu and memory."""
+        """The estimated use of a pod, cpu and memory."""
         cpu, memory = asked(pod)
         is_v1 = self.rules == "v1.0"
         return _sum(
@@ -243,7 +243,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         return _percents(usual, self.thresholds), _percents(prod, self.prod_thresholds)
 
     def _unseen(self, load: NodeLoad, pods: Sequence[Pod]) -> tuple[Pair, Pair]:
-        """What the measurement does not show yet, and the part of it that is production's."""
+        """The use not measured yet, and its production part."""
         seconds = INTERVAL_SECONDS if load.interval_seconds is None else load.interval_seconds
         every, prod, is_v1 = [], [], self.rules == "v1.0"
         for pod in pods:
@@ -256,11 +256,11 @@ class LoadAware(msgspec.Struct, frozen=True):
                 continue
             more = self.estimate(pod)
             if not is_new and load.names_no_pods:
-                # How much of the measurement is production's nobody says.
+                # The production part of the measurement is unknown.
                 prod += [more] if is_prod(pod) else []
                 continue
             if not is_new:
-                # It may never start, and its limits cost nobody anything.
+                # It may never start, and its limits are free.
                 (cpu, _), (memory, _) = asked(pod)
                 more = (min(more[0], cpu), min(more[1], memory))
             more = (max(more[0] - shown[0], 0), max(more[1] - shown[1], 0))
@@ -292,18 +292,18 @@ class LoadAware(msgspec.Struct, frozen=True):
 
 
 def _shown(load: NodeLoad, pod: Pod) -> Pair:
-    """What a measurement shows of a pod."""
+    """A pod's part of a measurement."""
     return _known(load.pods.get(f"{pod.namespace}/{pod.name}"))
 
 
 def _known(amounts: Amounts | None) -> Pair:
-    """What nobody says is nothing."""
+    """Missing amounts are 0."""
     cpu, memory = amounts or (0, 0)
     return cpu or 0, memory or 0
 
 
 def _percents(own: dict[str, int] | None, usual: Percents) -> Pair:
-    """A node's own percents, where it names any: of what it does not name none."""
+    """A node's own percents, if it has any: 0 for resources missing there."""
     return (own.get("cpu", 0), own.get("memory", 0)) if own else (usual.cpu, usual.memory)
 
 

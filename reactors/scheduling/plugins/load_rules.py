@@ -1,9 +1,9 @@
-"""What a pod will use, and how full that makes a node: Koordinator's arithmetic, in integers. Pure.
+"""Koordinator's arithmetic of load: the estimated use of a pod, and the fill of a node with it, in integers. Pure.
 
 Cpu is in milli, memory in bytes. Arguments are numbers or columns of them; amounts are below 2**50.
 
-Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware (v1.0.0, and as it is now); kubernetes-sigs/scheduler-plugins,
-pkg/trimaran/targetloadpacking; docs/scheduling.md.
+Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware (v1.0.0, and its current release);
+kubernetes-sigs/scheduler-plugins, pkg/trimaran/targetloadpacking; docs/scheduling.md.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from reactors.scheduling.columns.nodes import Bools, Ints
 from reactors.scheduling.framework.contract import HIGHEST
 
-#: Cpu and memory of a pod that says nothing.
+#: Cpu and memory of a pod without requests.
 EMPTY = (250, 200 * 2**20)
-#: A node is measured so often, where its NodeMetric says nothing else.
+#: The interval of a node's measurements, without one in its NodeMetric.
 INTERVAL_SECONDS = 60
 #: Sums of loads go so far: products with a few hundred stay inside 64 bits.
 MOST_LOAD = 2**54
@@ -26,9 +26,9 @@ _MOST_LOAD = 2**47
 
 
 def estimated(request: int, limit: int, factor: int, empty: int, *, is_v1: bool) -> int:
-    """What a pod will use of a resource: so many percent of its request, or of its limit where that is more.
+    """The estimated use of a resource by a pod: so many percent of its request, or of a larger limit.
 
-    Version 1.0 takes a larger limit whole, and of a pod without a limit nothing at all.
+    Version 1.0 counts a larger limit in full, and of a pod without a limit nothing at all.
     """
     amount = request
     if limit > request:
@@ -45,9 +45,9 @@ def is_expired(ages_us: Ints, expires_us: int) -> Bools:
 
 
 def is_unseen(assigned_us: int, updated_us: int, interval_us: int, *, is_v1: bool) -> bool:
-    """Whether a measurement may not show a pod yet: it came later, or less than one interval before.
+    """Whether a measurement may not show a pod yet: the pod is newer, or less than one interval older.
 
-    Version 1.0 leaves out a pod that came at the very moment of the measurement.
+    Version 1.0 excludes a pod of the very moment of the measurement.
     """
     since_us = updated_us - assigned_us
     return since_us < interval_us and not (is_v1 and since_us == 0)
@@ -60,7 +60,7 @@ def percent(used: Ints, capacity: Ints) -> Ints:
 
 
 def is_over(used: Ints, capacity: Ints, thresholds: Ints, *, is_v1: bool) -> Bools:
-    """Where a node is too full; a threshold or a capacity of 0 says nothing. Version 1.0 refuses the threshold itself, too."""
+    """The nodes too full; a threshold or a capacity of 0 is ignored. Version 1.0 refuses the threshold itself, too."""
     found = percent(used, capacity)
     over = found >= thresholds if is_v1 else found > thresholds
     return over & (thresholds > 0) & (capacity > 0)
@@ -69,7 +69,7 @@ def is_over(used: Ints, capacity: Ints, thresholds: Ints, *, is_v1: bool) -> Boo
 def score(
     used: Sequence[Ints], capacity: Sequence[Ints], weights: Sequence[int], dominant: int
 ) -> Ints:
-    """0 to 100: the part that stays free, a mean over the resources; ``dominant`` is the weight of the fullest of them."""
+    """0 to 100: the part left free, a mean over the resources; ``dominant`` is the weight of the fullest of them."""
     free = [
         np.where((a > b) | (b == 0), 0, (b - a) * HIGHEST // np.maximum(b, 1))
         for a, b in zip(used, capacity, strict=True)
@@ -90,7 +90,7 @@ def packed(used: Ints, capacity: Ints, target: int) -> Ints:
 
 
 def picked(by_seconds: Mapping[int, int | None], seconds: int, instant: int | None) -> int | None:
-    """What is reported over a duration; 0 = the longest that is reported, else what is used now. None = nobody says."""
+    """The report over a duration; 0 = the longest reported, else the use now. None = no report."""
     if seconds:
         return by_seconds.get(seconds)
     known = [key for key, amount in by_seconds.items() if amount is not None]

@@ -1,6 +1,6 @@
-"""NodeNUMAResource: CPUs of their own for pods of the classes LSE and LSR, and pods aligned to NUMA nodes, by Koordinator's rules.
+"""NodeNUMAResource: exclusive CPUs for pods of the classes LSE and LSR, and pods aligned to NUMA nodes, by Koordinator's rules.
 
-A profile names it; the default profile does not. How CPUs lie is told by NodeResourceTopology objects.
+A profile names it; the default profile does not. NodeResourceTopology objects report the CPU topology.
 
 Source: koordinator-sh/koordinator, "CPU orchestration" and "NUMA Topology Scheduling"; docs/scheduling.md, "CPUs".
 """
@@ -26,7 +26,7 @@ from reactors.scheduling.queueing.messages import CPUS_TAKEN
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A node's room, as long as the node stays as it is."""
+    """A node's CPUs and their holders, until the node changes."""
 
     layout: int
     changed_at: int
@@ -34,7 +34,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class _Policies(msgspec.Struct):
-    """Which nodes have a policy for NUMA nodes, up to a version of the columns."""
+    """Nodes with a policy for NUMA nodes, up to a version of the columns."""
 
     layout: int
     version: int
@@ -42,7 +42,7 @@ class _Policies(msgspec.Struct):
 
 
 class NodeNUMAResource(msgspec.Struct, frozen=True):
-    """``bind``: how CPUs lie where a pod says nothing; ``strategy``: packs parts of nodes, or spreads over them."""
+    """``bind``: the default position of CPUs; ``strategy``: packs parts of nodes, or spreads over them."""
 
     name: ClassVar[str] = "NodeNUMAResource"
     is_local: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return cycle.pod.priority in PRODUCTION
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """A part of a CPU cannot be given; who wants nothing of CPUs or NUMA nodes is looked at where nodes have a policy."""
+        """A part of a CPU cannot be exclusive; pods without terms for CPUs or NUMA nodes matter on nodes with a policy only."""
         ask, why = ask_of(cycle.pod, self.bind)
         if why:
             return Status(Code.UNRESOLVABLE, why)
@@ -67,7 +67,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that do not have the CPUs, or not on NUMA nodes as their policy or the pod's wants it."""
+        """Nodes without the CPUs, or without them on NUMA nodes as required by the node's policy or the pod's."""
         ask, columns = ask_of(cycle.pod, self.bind)[0], cycle.columns
         at = np.arange(len(columns.nodes))[rows]
         asked = np.ones(at.size, np.bool_)
@@ -88,7 +88,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """How a node would have what the pod wants."""
+        """The change for a node to satisfy the pod."""
         ask, room = ask_of(cycle.pod, self.bind)[0], self.room(cycle.columns, row)
         name, why = cycle.columns.names[row], impossible(ask, room)
         if ask.wish is not None and not room.topology.is_valid:
@@ -102,11 +102,11 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return f"free CPUs of {name}: {room.unclaimed} of {len(room.topology.cpus)} are free"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Pods that get no CPUs for themselves are not scored."""
+        """Pods without exclusive CPUs are not scored."""
         return SKIP if ask_of(cycle.pod, self.bind)[0].wish is None else None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """How full, or empty, the part of the node would be that has the CPUs; larger parts than NUMA nodes count less."""
+        """The fill, or the emptiness, of the part of the node with the CPUs; parts larger than NUMA nodes count less."""
         ask, columns = ask_of(cycle.pod, self.bind)[0], cycle.columns
         at = np.arange(len(columns.nodes))[rows].tolist()
         if ask.wish is None:
@@ -114,7 +114,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return np.array([_score(ask, self.room(columns, row)) for row in at], np.int64)
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
-        """The CPUs of a pod, and its parts of NUMA nodes. What it said itself that it had is taken from it."""
+        """The CPUs of a pod, and its parts of NUMA nodes. The pod's own annotation of these is removed."""
         found = given(ask_of(cycle.pod, self.bind)[0], self.room(cycle.columns, row))[0]
         return HeldCpus() if found is None and _claims(cycle.pod) else found
 
@@ -143,7 +143,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return known.has
 
     def room(self, columns: Columns, row: int) -> CpuRoom:
-        """What a node has of CPUs and NUMA nodes, and what its pods hold of it."""
+        """The CPUs and NUMA nodes of a node, with the holdings of its pods."""
         tables: dict[int, _Kept] = columns.tables.setdefault(self, {})
         known, changed_at = tables.get(row), int(columns.changed_at[row])
         if known is None or (known.layout, known.changed_at) != (columns.layout, changed_at):
@@ -157,7 +157,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
 
 
 def _claims(pod: Pod) -> bool:
-    """Whether a pod says itself what it has, also where that cannot be read here: the node's agent may read it."""
+    """Whether a pod has an annotation of its own CPUs, even an unreadable one: the node's agent may read it."""
     return terms_of(pod).holds is not None
 
 
@@ -171,5 +171,5 @@ def _score(ask: Ask, room: CpuRoom) -> int:
         ]  # fmt: skip
         found.append(max(fullness, default=-1))
     level = next((at for at, one in enumerate(found) if one >= 0), None)
-    # Of nodes with parts that are alike the node as a whole decides.
+    # Of nodes with equal parts the node as a whole decides.
     return 0 if level is None else (found[level] + found[-1]) // 2 >> level

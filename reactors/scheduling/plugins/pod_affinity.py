@@ -1,8 +1,7 @@
-"""InterPodAffinity: near some pods, far from others, by a label of the nodes.
+"""InterPodAffinity: placement near some pods and far from others, by a label of the nodes.
 
-The terms of pods that are there count, too: who does not want a pod near keeps it away, who wants it near makes a node
-better. A term of such a pod that names a label which the history does not keep may mean any pod: it keeps away, and
-prefers nothing.
+The terms of placed pods count, too: their anti-affinity excludes the pod, and their affinity raises a node's score. Such a term
+may name a label missing in the history, so it may match any pod: then it excludes, and prefers nothing.
 
 Source: Kubernetes, "Inter-pod affinity and anti-affinity".
 """
@@ -36,7 +35,7 @@ OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 class InterPodAffinity(msgspec.Struct, frozen=True):
-    """``hard_weight``: how much a pod that requires the placed one near makes its domain better."""
+    """``hard_weight``: the gain of a domain by the required affinity of a pod in it to the placed one."""
 
     name: ClassVar[str] = "InterPodAffinity"
     is_local: ClassVar[bool] = False
@@ -45,20 +44,20 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
     hard_weight: int = 1
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """Where nobody requires anything, no node is refused."""
+        """Without required terms, no node is refused."""
         affinity = _affinity(cycle.pod)
         own = _required(affinity.pod_affinity) or _required(affinity.pod_anti_affinity)
         return None if own or any(map(_keeps_away, cycle.columns.crowds.choosy())) else SKIP
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that are too far, or too near."""
+        """Nodes too far, or too near."""
         columns, pod, refused = cycle.columns, cycle.pod, []
         near = ~_near(pod, columns)[rows]
         if near.any():
             refused.append(Refused(NEAR, near, near))
         left = ~near
         for reason, mask in ((FAR, _far(pod, columns)), (OTHERS, _unwanted(pod, columns))):
-            # The first reason that a node has counts.
+            # The first reason of a node counts.
             found = mask[rows] & left
             if found.any():
                 refused.append(Refused(reason, found))
@@ -78,7 +77,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         return "let the podAntiAffinity of the pods there be preferred, not required"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Sum what all terms say; nothing is scored where none says anything."""
+        """Sum the weights of all terms; without any, nodes are not scored."""
         totals = np.zeros(len(cycle.columns.nodes), np.int64)
         is_scored = False
         for key, weight, at, amounts in self._weighted(cycle.pod, cycle.columns):
@@ -104,7 +103,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         return np.asarray(parts, np.int64)
 
     def _weighted(self, pod: Pod, columns: Columns) -> Iterator[tuple[str, int, Ints, Ints]]:
-        """(label of the domain, weight, rows, pods on them) of every term that means somebody."""
+        """(label of the domain, weight, rows, pods on them) of every term matching some pods."""
         own = _affinity(pod)
         preferred = [(one.weight, one.pod_affinity_term) for one in _preferred(own.pod_affinity)]
         preferred += [
@@ -133,7 +132,7 @@ def _keeps_away(crowd: Crowd) -> bool:
 
 
 def _near(pod: Pod, columns: Columns) -> Bools:
-    """Nodes in whose domains the pods are that are required near."""
+    """Nodes in domains with the required neighbors."""
     terms, found = _required(_affinity(pod).pod_affinity), np.ones(len(columns.nodes), np.bool_)
     if not terms:
         return found
@@ -162,7 +161,7 @@ def _near(pod: Pod, columns: Columns) -> Bools:
 
 
 def _far(pod: Pod, columns: Columns) -> Bools:
-    """Nodes in whose domains pods are that the pod does not want near."""
+    """Nodes in domains with pods excluded by the pod's anti-affinity."""
     found = np.zeros(len(columns.nodes), np.bool_)
     labels = labels_of(pod)
     for term in _required(_affinity(pod).pod_anti_affinity):
@@ -173,7 +172,7 @@ def _far(pod: Pod, columns: Columns) -> Bools:
 
 
 def _unwanted(pod: Pod, columns: Columns) -> Bools:
-    """Nodes in whose domains pods are that do not want the pod near."""
+    """Nodes in domains with pods excluding the pod by their anti-affinity."""
     found = np.zeros(len(columns.nodes), np.bool_)
     for crowd in columns.crowds.choosy():
         for term in _required((crowd.affinity or Affinity()).pod_anti_affinity):
@@ -202,7 +201,7 @@ def _meant(term: PodAffinityTerm, crowd: Crowd, pod: Pod, columns: Columns) -> b
 
 
 def _is_vague(term: PodAffinityTerm, crowd: Crowd) -> bool:
-    """Whether a term of the pods of a crowd names a label that the history does not keep."""
+    """Whether a term of the pods of a group names a label missing in the history."""
     return term.label_selector != without(term.label_selector, crowd.unkept)
 
 

@@ -1,9 +1,9 @@
-"""Quota: a pod starts when its quota has admitted the workload that is charged for it.
+"""Quota: a pod starts after its quota has admitted the workload charged for it.
 
-A pod whose workload waits in a queue, was refused, or is not charged with all that it has waits before any node is looked at.
-One that was charged unchecked, since it existed already, waits while its quota holds more than it may. Then pods of
-lower priority that the same quota charges by themselves may make room. Whatever a pod lacks, its victims are of its own quota:
-what another quota guarantees is taken by nobody.
+A pod waits before any node is evaluated while its workload is queued, refused, or charged with less than its demand. A workload
+existing before its quota is charged unchecked; its pods wait while the quota is over its limit. Then pods of lower priority,
+charged by themselves to the same quota, may make room. In any case victims are of the pod's own quota: another quota's guarantee
+is never taken.
 
 Source: Koordinator's ElasticQuota plugin; docs/scheduling.md; :mod:`reactors.reclaim.preemption`.
 """
@@ -25,7 +25,7 @@ from reactors.scheduling.queueing.quota_state import Excess
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """Asks what admission knows; where nobody keeps that, as for a file that is checked, every pod may start."""
+    """Reads the state of admission; without it, as at the check of a file, every pod may start."""
 
     name: ClassVar[str] = "Quota"
     is_local: ClassVar[bool] = False
@@ -33,7 +33,7 @@ class Quota(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.QUOTA})
 
     def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
-        """Why it may not start, where no eviction would help: it is not tried before that is over, and then at once."""
+        """The reason of its wait, if evictions would not help: it is tried at once after the reason ends, and not before."""
         found = context.quotas.excess(pod) if context.quotas is not None else None
         return found.reason if found is not None and not found.deficits else ""
 
@@ -66,7 +66,7 @@ class Quota(msgspec.Struct, frozen=True):
         return [Refused(found.reason, np.ones(size, np.bool_))]
 
     def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
-        """Nobody of another quota; and nobody while room is being made in its own."""
+        """Pods of other quotas are spared; and all pods while room is being made in its own quota."""
         quotas, pod = cycle.context.quotas, cycle.pod
         if quotas is None:
             return sparing

@@ -1,7 +1,7 @@
-"""Reservation: pods that a reservation is meant for land in it, and nobody else in its room.
+"""Reservation: pods of a reservation's owners may use its room; all other pods may not.
 
-A pod that may use a reservation need not. Where it does, all that the policy of the reservation says has to be left in it, and of
-the node what the pod takes beside it. It uses one reservation.
+A pod may also be placed outside its reservations. Inside one, the reservation needs the room by its policy, and the node the pod's
+room beyond it. A pod uses one reservation.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/reservation; docs/scheduling.md.
 """
@@ -28,19 +28,19 @@ from reactors.scheduling.reservations.state import Reservations
 
 REASON = "node(s) no reservation(s) with room for the pod"
 ELSEWHERE = "node(s) reservation names another node"
-#: On a pod that uses a reservation: the name and the uid of that.
+#: On a pod with a reservation: the reservation's name and uid.
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 #: The score of the node whose reservation comes first by its label.
 FIRST = 1000
 
 Amounts = Mapping[str, int]
 
-#: Where a cycle has what the filter found of each node.
+#: The key of the filter's results for each node in a cycle's data.
 _ROOMS = "Reservation/rooms"
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """Asks what is known of reservations; where nobody keeps that, as for a file that is checked, there are none."""
+    """Reads the state of reservations; without it, as at the check of a file, there are none."""
 
     name: ClassVar[str] = "Reservation"
     is_local: ClassVar[bool] = False
@@ -48,7 +48,7 @@ class Reservation(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """The reservations that the pod may use, by row; for a reservation the node that it names."""
+        """The reservations usable by the pod, by row; for a reservation its required node."""
         own = cycle.context.reservations
         cycle.data.pop(self.name, None)
         if own is None:
@@ -66,7 +66,7 @@ class Reservation(msgspec.Struct, frozen=True):
         return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that take the pod neither beside the reservations that were lifted nor in one of them."""
+        """Nodes without room for the pod, neither outside the lifted reservations nor in one of them."""
         columns, own = cycle.columns, cycle.context.reservations
         if own is None:
             return ()
@@ -94,15 +94,15 @@ class Reservation(msgspec.Struct, frozen=True):
         return f"free room of node {cycle.columns.names[row]}, or of a reservation there that is for the pod"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Only pods that may use a reservation are scored."""
+        """Only pods with usable reservations are scored."""
         return None if self._matched(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """How full the reservation would be that the pod uses; most where it comes first by its label."""
+        """The fill of the used reservation; the highest score for the first one by its label."""
         columns, own = cycle.columns, cycle.context.reservations
         assert own is not None
         at = np.arange(len(columns.nodes))[rows]
-        # They are those of the filter, which was asked about each of these nodes.
+        # The filter was called for each of these nodes, and left them here.
         rooms: dict[int, _Room] = cycle.data[_ROOMS]
         used = {row: one.best for row, one in sorted(rooms.items()) if one.best is not None}
         first = rules.preferred((one.uid, str(one.order)) for one in used.values())
@@ -118,7 +118,7 @@ class Reservation(msgspec.Struct, frozen=True):
         return scaled(scores)
 
     def reserve(self, cycle: Cycle, row: int) -> str:
-        """A reservation holds its room; a pod that uses one is given its part, which the reservation holds no more."""
+        """A reservation holds its room; a pod in one gets its part, no longer held by the reservation."""
         own, columns, pod = cycle.context.reservations, cycle.columns, cycle.pod
         if own is None or own.known.given(pod.uid):
             return ""
@@ -135,7 +135,7 @@ class Reservation(msgspec.Struct, frozen=True):
         return "" if room.takes else RESERVATION_TAKEN
 
     def unreserve(self, cycle: Cycle) -> None:
-        """The reservation holds again what it gave."""
+        """The reservation holds its given part again."""
         own = cycle.context.reservations
         if own is not None and own.known.is_stand_in(cycle.pod.uid):
             own.give_place_back(cycle.pod.uid)
@@ -150,7 +150,7 @@ class Reservation(msgspec.Struct, frozen=True):
         return await reserve(cycle.cluster, cycle.placement, amounts)
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
-        """The reservation that the pod uses."""
+        """The reservation used by the pod."""
         own = cycle.context.reservations
         used = own.known.used(cycle.pod.uid) if own is not None else None
         if used is None:
@@ -162,7 +162,7 @@ class Reservation(msgspec.Struct, frozen=True):
         return found
 
     def _room(self, cycle: Cycle, own: Reservations, row: int) -> _Room:
-        """What of a node is there for a pod, whether it is counted there already, and whether reservations are lifted."""
+        """The room of a node for a pod, whether the pod is counted there already, and whether reservations are lifted."""
         columns, request = cycle.columns, requested(cycle.pod.demand)
         here = self._matched(cycle)[row]
         held: dict[str, int] = {}
@@ -181,7 +181,7 @@ class Reservation(msgspec.Struct, frozen=True):
         if is_counted:
             for name, amount in request.items():
                 free[name] += amount
-        # Of what no reservation holds another plugin has seen to it that there is enough.
+        # Another plugin has checked the resources held by no reservation.
         beside = {name: amount for name, amount in request.items() if held.get(name)}
         fits = slots > 0 and all(amount <= free[name] for name, amount in beside.items())
         usable = []
@@ -203,12 +203,12 @@ class Reservation(msgspec.Struct, frozen=True):
 
     def _free(self, columns: Columns, row: int, name: str) -> int:
         at = columns.resources.names.get(name)
-        # What no node offers has no column.
+        # A resource offered by no node has no column.
         return int(columns.resources.free[row, at]) if at is not None else 0
 
 
 class _Room(msgspec.Struct, frozen=True):
-    """Whether a node takes a pod, and the reservation that it uses there; None = it uses none."""
+    """Whether a node takes a pod, and the reservation used there; None = it uses none."""
 
     takes: bool
     best: Row | None

@@ -1,6 +1,6 @@
-"""NodeResourcesFit: a node has what the pod requests, and the one that is filled as the policy wants is better.
+"""NodeResourcesFit: a node needs room for the pod's request; the policy's strategy scores its fill.
 
-Overhead is part of a pod's request. A node that names no number of pods takes any.
+Overhead is part of a pod's request. A node without a limit of pods takes any number.
 
 Source: Kubernetes, "Scheduler Configuration", NodeResourcesFitArgs; "Resource Bin Packing".
 """
@@ -22,7 +22,7 @@ TOO_MANY = "Too many pods"
 
 
 class ScoredResource(msgspec.Struct, frozen=True):
-    """A resource that is scored, and how much it counts."""
+    """A scored resource, and its weight."""
 
     name: str
     weight: int = 1
@@ -47,15 +47,15 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
     )
     resources: tuple[ScoredResource, ...] = (ScoredResource("cpu"), ScoredResource("memory"))
     shape: tuple[Point, ...] = (Point(0, 0), Point(100, 10))
-    #: Extended resources that are not looked at, by name; the node decides.
+    #: Ignored extended resources, by name; the node decides.
     ignored: frozenset[str] = frozenset()
 
     def key(self, cycle: Cycle) -> Hashable:
-        """The DeviceClasses that serve what the pod requests."""
+        """The DeviceClasses serving the pod's requests."""
         return tuple(sorted(cycle.columns.facts.served(cycle.pod).items()))
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that are full, or lack some of a resource."""
+        """Nodes without enough of a resource."""
         columns, refused = cycle.columns, []
         served = columns.facts.served(cycle.pod)
         full = columns.pods[rows] >= columns.most_pods[rows]
@@ -67,7 +67,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
                 continue
             lacking = columns.resources.free[rows, at] < amount
             if name in served:
-                # As kube-scheduler has it: what a node's device plugin offers needs no claim.
+                # As in kube-scheduler: resources of a node's device plugin need no claim.
                 by_claim = columns.resources.allocatable[rows, at] == 0
                 lacking &= ~by_claim
                 if by_claim.any():
@@ -87,7 +87,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
         return refused
 
     def distance(self, cycle: Cycle) -> Ints:
-        """What lacks, in thousandths of what is requested, over all resources."""
+        """The missing part, in thousandths of the request, over all resources."""
         columns = cycle.columns
         lacking = np.where(columns.pods >= columns.most_pods, ONE_CHANGE, 0)
         for name, at in columns.resources.names.items():
@@ -98,7 +98,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
         return lacking + ONE_CHANGE * len(self._not_offered(cycle))
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Request what the node has left, or wait for what it lacks."""
+        """Request only the room left on the node, or wait for the missing part."""
         columns, changes = cycle.columns, []
         served = columns.facts.served(cycle.pod)
         if columns.pods[row] >= columns.most_pods[row]:
@@ -140,7 +140,8 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
                 continue
             requested, capacity = found
             if not is_ratio and capacity.all():
-                # What is done below, without what nodes that lack it need: a score of few nodes is all overhead.
+                # The computation below, without the extra work for nodes without a resource: with few nodes the overhead
+                # dominates.
                 total = total + scorer(requested, capacity) * one.weight
                 weights = weights + one.weight
                 continue
@@ -174,7 +175,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
 
 
 def by_class(resource: str, device_class: str) -> str:
-    """Why a node is refused on which a claim would have to give the devices."""
+    """The reason of a node's refusal if a claim would have to give the devices."""
     return (
         f"node(s) without a device plugin for {resource}: DeviceClass {device_class} serves it, whose devices"
         " kube-scheduler alone allocates"

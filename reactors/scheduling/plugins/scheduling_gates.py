@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates waits until they are taken away."""
+"""SchedulingGates: a pod with gates waits until they are removed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class SchedulingGates(msgspec.Struct, frozen=True):
     is_local: ClassVar[bool] = True
 
     def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
-        """The gates that are left."""
+        """The remaining gates."""
         gates = pod.constraints.scheduling_gates if pod.constraints else ()
         return f"waiting for scheduling gates: [{' '.join(gates)}]" if gates else ""

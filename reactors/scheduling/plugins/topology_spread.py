@@ -1,6 +1,6 @@
-"""PodTopologySpread: pods of one kind lie evenly over domains of nodes.
+"""PodTopologySpread: pods of one kind are spread evenly over domains of nodes.
 
-Unlike kube-scheduler it spreads no pod that has no spread constraints: which Service or ReplicaSet selects a pod is not known here.
+Unlike kube-scheduler it spreads no pod without spread constraints: the Service or ReplicaSet selecting a pod is unknown here.
 
 Source: Kubernetes, "Pod Topology Spread Constraints".
 """
@@ -28,7 +28,7 @@ SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 
 _HOSTNAME = "kubernetes.io/hostname"
-#: Parts of one that the weight of a domain is counted in.
+#: Parts of one in the units of a domain's weight.
 _PARTS = 10**9
 
 
@@ -44,7 +44,7 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
         return None if _of(cycle.pod, "DoNotSchedule") else SKIP
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes without a domain, and nodes whose domain has too many already."""
+        """Nodes without a domain, and nodes in a domain with too many pods already."""
         spreads = _of(cycle.pod, "DoNotSchedule")
         if not spreads:
             return ()
@@ -83,7 +83,7 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
         return "raise maxSkew, or let whenUnsatisfiable be ScheduleAnyway"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Count pods of the domains that fit, for soft constraints."""
+        """Count pods of the fitting domains, for soft constraints."""
         spreads = _of(cycle.pod, "ScheduleAnyway")
         if not spreads:
             return SKIP
@@ -102,7 +102,7 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
                 sums = np.zeros(len(columns.labels.texts) + 1, np.int64)
                 np.add.at(sums, column[counted], matching[counted])
                 counts, domains = sums[column], np.unique(column[fitting]).size
-            # Exact, so that equal histories give equal scores on every machine.
+            # Exact, so equal histories give equal scores on every machine.
             totals += counts * _weight(domains)
             # Users write it: multiplied it could overflow.
             skews += spread.max_skew - 1
@@ -136,7 +136,7 @@ def _selector(pod: Pod, spread: Spread) -> LabelSelector | None:
 
 
 def _all_domains(cycle: Cycle, spreads: Sequence[Spread]) -> Bools:
-    """Nodes that have a domain of every constraint: others count for none."""
+    """Nodes with a domain of every constraint: others count for none."""
     found = np.ones(len(cycle.columns.nodes), np.bool_)
     for spread in spreads:
         found &= cycle.columns.labels.of(spread.topology_key) != 0
@@ -144,7 +144,7 @@ def _all_domains(cycle: Cycle, spreads: Sequence[Spread]) -> Bools:
 
 
 def _included(cycle: Cycle, spread: Spread) -> Bools:
-    """Nodes whose pods count by the policies of a constraint."""
+    """Nodes with counted pods by the policies of a constraint."""
     found = np.ones(len(cycle.columns.nodes), np.bool_)
     if (spread.node_affinity_policy or "Honor") == "Honor":
         selected = required_nodes(cycle.pod.constraints, cycle.columns)
@@ -164,7 +164,7 @@ def _included(cycle: Cycle, spread: Spread) -> Bools:
 
 
 def _matching(cycle: Cycle, spread: Spread) -> Ints:
-    """How many pods on each node a constraint means, without those that end."""
+    """The number of matching pods of a constraint on each node, without ending ones."""
     found = np.zeros(len(cycle.columns.nodes), np.int64)
     selector = _selector(cycle.pod, spread)
     if is_empty(selector):

@@ -1,7 +1,7 @@
-"""Yoda: nodes by the cards that their Scv objects show, for pods with the labels ``scv/number``, ``scv/memory`` and ``scv/clock``.
+"""Yoda: nodes by the cards in their Scv objects, for pods with the labels ``scv/number``, ``scv/memory`` and ``scv/clock``.
 
-Everything is an integer and every division cuts off, as Yoda's own code does. A label that is no number counts 0; one below 0
-is more than any node has. Memory and clock are counted separately, each over the healthy cards that have it.
+All values are integers and every division cuts off, as in Yoda's own code. A label other than a number counts 0; a negative one
+exceeds every node. Memory and clock are counted separately, each over the healthy cards with enough of it.
 
 Source: Yoda-Scheduler, pkg/yoda; docs/scheduling.md.
 """
@@ -48,7 +48,7 @@ class Largest(msgspec.Struct, frozen=True):
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What a score is the sum of, for each node that fits."""
+    """The summands of a score, for each fitting node."""
 
     largest: Largest
     cards: Ints
@@ -66,7 +66,7 @@ class Yoda(msgspec.Struct, frozen=True):
     formula: Literal["documented", "corrected"] = "corrected"
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes without an Scv object, and nodes with too few cards, or too few that have what is asked for."""
+        """Nodes without an Scv object, and nodes with too few cards, or too few with the requested values."""
         cards, labels = cycle.columns.facts.scvs(cycle.columns.row_of), labels_of(cycle.pod)
         wanted = _asked(labels, NUMBER) if NUMBER in labels else 1
         lacking = cards.number < wanted
@@ -91,7 +91,7 @@ class Yoda(msgspec.Struct, frozen=True):
         return f"ask for fewer cards, less memory or the clock that the node has ({NUMBER}, {MEMORY}, {CLOCK})"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Sum up the cards of the nodes that fit. Raises NoMemoryError where one of them has no memory in all."""
+        """Sum up the cards of the fitting nodes. Raises NoMemoryError if one of them has no memory in all."""
         columns, cards, labels = (
             cycle.columns,
             cycle.columns.facts.scvs(cycle.columns.row_of),
@@ -131,7 +131,7 @@ class Yoda(msgspec.Struct, frozen=True):
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The cards that fit, what pods have asked for of them, and what is really free."""
+        """The fitting cards, the pods' requests of them, and their measured free memory."""
         parts: Parts = cycle.data[self.name]
         return parts.cards + parts.allocate + parts.actual
 
@@ -143,7 +143,7 @@ class Yoda(msgspec.Struct, frozen=True):
 
 
 def number(text: str) -> int:
-    """A label as Yoda reads it: 0 for what is no number, and no more than 64 bits hold."""
+    """A label in Yoda's reading: 0 for text without a number, and at most 64 bits."""
     if not _NUMBER.fullmatch(text):
         return 0
     # No text is longer than a label, so this takes no time.
@@ -160,7 +160,7 @@ def _count(cards: ScvColumns, fits: Bools) -> Ints:
 
 
 def _held(columns: Columns) -> Ints:
-    """What the pods of each node have asked for; a pod counts once, however many cards it has."""
+    """The requests of each node's pods; a pod counts once, whatever its number of cards."""
     found = np.zeros(len(columns.nodes), np.int64)
     for crowd in columns.crowds:
         asked = min(_asked(crowd.labels, MEMORY), 2**41) if MEMORY in crowd.labels else 0

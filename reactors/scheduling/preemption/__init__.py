@@ -1,1 +1,1 @@
-"""Preemption: victims of more important pods, and the room that is held for these."""
+"""Preemption: victims for more important pods, and the room held for these."""

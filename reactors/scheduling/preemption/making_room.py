@@ -1,16 +1,16 @@
-"""Victims for a whole gang: enough for all pods that it needs, or none. Pure: all is tried on the columns and put back.
+"""Victims for a whole gang: enough for all its needed pods, or none. Pure: all trials on the columns are undone.
 
-The pods that the gang needs get nodes one after the other, each beside those before it. For one that no node takes, room is made
-as for a single pod, by kube-scheduler's order, on what the others leave: so the sum stays small. Pods that are not alike may find
-none that way though all of them would fit: then whoever may go is taken away everywhere, and the gang is placed there. In both
-cases victims are put back from the most important to the least while every pod of the gang finds a node, and a gang among them
-comes back as a whole or not at all. Where a disruption budget protects one who is left, nobody goes.
+The needed pods are placed one after the other, each in addition to those before it. For one refused by every node, room is made as
+for a single pod, by kube-scheduler's order, after the others' placements: so the number of victims stays small. Unequal pods may
+find no room that way though all of them would fit: then all possible victims are removed everywhere, and the gang is placed there.
+In both cases victims are put back from the most important to the least while every pod of the gang finds a node, and a gang among
+them comes back as a whole or not at all. If a disruption budget protects a remaining victim, no pod is evicted.
 
-A gang that must be in one domain is tried in the few that have the most room for it without the less important pods; the cheapest
-is taken. What a gang only prefers is not looked at: fewer victims count more.
+A gang in need of one domain is tried in the few domains with the most room for it without the less important pods; the cheapest is
+taken. A gang's mere preferences are ignored: fewer victims count more.
 
-Refused: to take who may go away first and always (a gang would then go to the emptied nodes, and not where room is); to try every
-set of victims (there are too many, and each try places a whole gang).
+Refused: to remove all possible victims first and always (a gang would then be placed on the emptied nodes, not in free room); to
+try every set of victims (there are too many, and each try places a whole gang).
 
 Source: Kubernetes, "Workload-Aware Preemption" and "Pod Priority and Preemption"; docs/scheduling.md.
 """
@@ -29,14 +29,14 @@ from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.preemption.victims import Victims, cost, importance, protected
 from reactors.scheduling.queueing.queue import Queued
 
-#: A gang that lacks more pods has nobody go.
+#: Most missing pods of a gang with a search for victims.
 MOST_SEATS = 100
-#: A search ends, and nobody goes, after so many steps: a look at one who may go, some 35 us of CPU, or half a try of a node.
+#: Most steps of a search, without victims beyond: the check of a possible victim, some 35 us of CPU, or half a try of a node.
 MOST_STEPS = 100_000
 
 
 class Seat(msgspec.Struct):
-    """A pod of the gang on the node that it would get."""
+    """A pod of the gang on its possible node."""
 
     framework: Framework
     queued: Queued
@@ -47,7 +47,7 @@ class Seat(msgspec.Struct):
 
 
 class GangRoom:
-    """One search for a gang, whose ``members`` wait, on columns that are as they were when it has ended."""
+    """One search for a gang with waiting ``members``. The columns are unchanged at its end."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class GangRoom:
 
     @property
     def steps(self) -> int:
-        """What the search took, in steps."""
+        """The steps of the search so far."""
         return self._steps
 
     @property
@@ -84,14 +84,14 @@ class GangRoom:
         return self._steps >= MOST_STEPS
 
     def _looked(self) -> bool:
-        """Counts a look at one who may go; False = the search is over."""
+        """Count the check of a possible victim; False = the search is over."""
         self._steps += 1
         return not self._is_spent
 
     def find(self, alike: Callable[[], Sequence[Alike]]) -> dict[str, Preemption]:
-        """By the uid of each pod that is needed its node and who goes from there; {} where nobody should go.
+        """By the uid of each needed pod its node and its victims; {} for no evictions.
 
-        ``alike``: the members by what they need, for sums over domains.
+        ``alike``: the members by their needs, for sums over domains.
         """
         best: tuple[tuple[int, ...], dict[str, Preemption]] | None = None
         for domain in self._domains(alike):
@@ -164,7 +164,7 @@ class GangRoom:
                 left[name] -= one.pod.uid in self._seats
 
     def _candidates(self) -> list[Pod]:
-        """Whoever may go for the least important member."""
+        """The possible victims for the least important member."""
         framework, one = min(self._members, key=lambda member: member[1].pod.priority)
         cycle = Cycle(one.pod, self._context)
         framework.filtering.pre_filter(cycle)
@@ -200,10 +200,10 @@ class GangRoom:
             seat.framework.unreserve(seat.cycle)
             self._columns.take_back(uid)
 
-    # who may stay
+    # pods put back
 
     def _units(self) -> list[list[Pod]]:
-        """The victims, the most important first, but those that a budget protects before all; who stays or goes together as one."""
+        """The victims, the most important first, after those under a budget; pods evicted or kept together are one unit."""
         victims = self._victims()
         spared = {one.uid for one in protected(victims, self._budgets)}
         left, found = dict(self._gone), list[list[Pod]]()
@@ -221,7 +221,7 @@ class GangRoom:
         return sorted(found, key=order)
 
     def _spare(self, units: Sequence[Sequence[Pod]]) -> None:
-        """Put back who may stay: many at once where all of them may."""
+        """Put back the pods not needed as victims: many at once if possible."""
         if (
             not units
             or self._is_spent
@@ -251,7 +251,7 @@ class GangRoom:
         return False
 
     def _sit_there(self, seats: Mapping[str, Seat]) -> bool:
-        """Whether pods fit on these nodes, placed anew in their order; those after the first that does not have no node then."""
+        """Whether pods fit on these nodes, placed anew in their order; those after the first misfit then have no node."""
         for uid in seats:
             self._rise(uid)
         for one in seats.values():
@@ -267,7 +267,7 @@ class GangRoom:
             self._rise(uid)
         return all(self._sits(one.framework, one.queued) for one in seats.values())
 
-    # what is told
+    # results
 
     def _victims(self) -> tuple[Pod, ...]:
         """The most important first."""

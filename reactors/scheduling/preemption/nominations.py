@@ -1,14 +1,14 @@
 """Open preemptions of passes: the nominated pod, its node, and its victims. Pure but for its state.
 
-The room of a nominated pod is held against pods of lower or equal priority, as kube-scheduler does it. A nomination ends
-when its pod is placed or gone, when its node is gone, when a more important pod is nominated there, when the eviction of
-a victim is refused (by a disruption budget, say), and when nobody went for ten minutes. A pod whose eviction was refused is left
-alone for five minutes, each further time twice as long, an hour at most: else one that is protected would be asked for ever, and
-others would go in vain. A victim that still ends after an hour, or does not even begin to, is chosen never again: its node cannot
-end it, and other victims may go.
+The room of a nominated pod is held against pods of lower or equal priority, as in kube-scheduler. A nomination ends when its pod
+is placed or gone, when its node is gone, when a more important pod is nominated there, when the eviction of a victim is refused
+(for example by a disruption budget), and after ten minutes without an eviction. A pod is spared for five minutes after a refused
+eviction, each further time twice as long, an hour at most: else a protected pod would be chosen for ever, and others evicted in
+vain. A victim still ending after an hour, or not even beginning to, is never chosen again: its node cannot end it, and other
+victims may be evicted.
 
-The pods of a strict gang are nominated in one pass. But for those that are placed, their nominations end together: room for some
-of them is none.
+The pods of a strict gang are nominated in one pass. Except for placed pods, their nominations end together: room for some of them
+is useless.
 
 Source: Kubernetes, "Pod Priority and Preemption"; docs/scheduling.md.
 """
@@ -25,11 +25,11 @@ from reactors.scheduling.framework.contract import Cycle, Sparing
 from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.shape import Evicting, Mark, Nominated, Rested, holds
 
-#: Without a victim that goes a nomination ends after so long, twice the window of the interlocks; one whose victims are ending
-#: after this at the latest.
+#: A nomination without an ending victim ends after so long, twice the window of the interlocks; one with ending victims after this
+#: at the latest.
 IDLE_US = 600 * SECOND_US
 LONGEST_US = 3_600 * SECOND_US
-#: So long a pod rests whose eviction was refused; each further refusal doubles it.
+#: The pause of a pod after a refused eviction; each further refusal doubles it.
 REST_US = 300 * SECOND_US
 LONGEST_REST_US = 3_600 * SECOND_US
 #: Until it is gone.
@@ -37,7 +37,7 @@ FOREVER_US = 2**62
 
 
 class Nominations:
-    """The nominations of one cluster, whose room ``columns`` holds. A shadow holds nothing."""
+    """The nominations of one cluster, with their room held in ``columns``. A shadow holds nothing."""
 
     def __init__(
         self, cluster: ClusterState, columns: Columns, waits: Callable[[str], bool]
@@ -48,9 +48,9 @@ class Nominations:
         self._waits = waits
         #: By the uid of the pod, in the order of their passes.
         self.all: dict[str, Nominated] = {}
-        #: Evictions that were decided, and did not fail, by the uid of the pod that has to go.
+        #: Decided evictions without a failure, by the uid of the victim.
         self.evicting: dict[str, Evicting] = {}
-        #: Pods whose eviction was refused, or that do not end.
+        #: Pods with a refused eviction, or unable to end.
         self.rested: dict[str, Rested] = {}
 
     def __iter__(self) -> Iterator[Nominated]:
@@ -62,7 +62,7 @@ class Nominations:
         evicting: dict[str, Evicting],
         rested: dict[str, Rested],
     ) -> None:
-        """Become what was saved. Raises KeyError where that is wrong."""
+        """Restore a saved state. Raises KeyError for an invalid one."""
         for one in nominated:
             self._keep(one)
         self.evicting, self.rested = dict(evicting), dict(rested)
@@ -72,7 +72,7 @@ class Nominations:
     def begin(
         self, profile: str, asked: Nomination, node: str, mark: Mark, *, is_shadow: bool, group: str = ""
     ) -> None:  # fmt: skip
-        """A pass nominated a pod; less important ones that were nominated to its node are so no more."""
+        """A pass nominated a pod; nominations of less important pods to its node end."""
         one = Nominated(
             asked.uid, profile, node, asked.victims, mark.passed, mark.decision, is_shadow,
             mark.at_us, group=group,
@@ -101,17 +101,17 @@ class Nominations:
             self._columns.nominated[one.uid] = Placed(self._cluster.pods[one.uid], one.node)
 
     def end(self, uid: str) -> bool:
-        """A pod is nominated no more; whether it held room."""
+        """End a pod's nomination; whether it held room."""
         self.all.pop(uid, None)
         return self._columns.nominated.pop(uid, None) is not None
 
     def give_up(self, uid: str) -> bool:
-        """A pod does not get the room that it was nominated to, and so no pod of its gang; whether room was held."""
+        """End a pod's nomination in vain, with those of its whole gang; whether room was held."""
         one = self.all.get(uid)
         return any([self.end(other.uid) for other in self._with(one)]) if one is not None else False
 
     def _with(self, one: Nominated) -> Collection[Nominated]:
-        """The nominations that end together."""
+        """The nominations ending together."""
         return [other for other in self if other.group == one.group] if one.group else (one,)
 
     def saw(self, pod: Pod) -> None:
@@ -121,7 +121,7 @@ class Nominations:
             self._columns.nominated[pod.uid] = Placed(pod, one.node)
 
     def left(self, uid: str, at_us: int) -> None:
-        """A pod is gone: what waits for others, too, gets more time."""
+        """A pod is gone: nominations still waiting for other victims get more time."""
         self.rested.pop(uid, None)
         if uid in self.evicting and self.evicting[uid].is_over:
             del self.evicting[uid]
@@ -130,13 +130,13 @@ class Nominations:
                 other.at_us = at_us
 
     def decided(self, decision: Evict) -> None:
-        """It was decided that a pod is evicted. No search for victims depends on it: it is known before it is read."""
-        # What is over counts until its pod is gone.
+        """The eviction of a pod was decided. Searches for victims do not depend on it: it is known before it is read."""
+        # A finished one counts until its pod is gone.
         if not decision.is_shadow or decision.key in self._cluster.pods:
             self.evicting[decision.key] = Evicting(decision.id, decision.is_shadow)
 
     def settled(self, fact: EffectSettled, at_us: int) -> bool:
-        """What became of an eviction; whether room is held no more for that."""
+        """Record the outcome of an eviction; whether held room is released by it."""
         uid = next((uid for uid, one in self.evicting.items() if one.decision == fact.decision), "")
         if not uid:
             return False
@@ -154,12 +154,12 @@ class Nominations:
         if is_there:
             known = self.rested.get(uid, Rested(0, 0))
             rest_us = min(REST_US << min(known.times, 8), LONGEST_REST_US)
-            # What cannot end rests for good.
+            # A pod unable to end rests for good.
             self.rested[uid] = Rested(known.times + 1, max(known.until_us, at_us + rest_us))
         return any([self.give_up(one.uid) for one in wanting])
 
     def elapse(self, at_us: int) -> bool:
-        """End what nobody makes room for any more; whether room was held for it."""
+        """End the nominations without progress; whether room was held for them."""
         is_held = False
         for one in self:
             if one.uid not in self.all:
@@ -167,14 +167,14 @@ class Nominations:
             there = [pod for other in self._with(one) for pod in self.victims(other)]
             is_going = any(pod.is_terminating for pod in there)
             if at_us - one.at_us >= (LONGEST_US if is_going else IDLE_US):
-                # In a shadow nobody was asked to end.
+                # In a shadow no pod was evicted.
                 stuck = [pod.uid for pod in there if self.ends(pod) and not one.is_shadow]
                 self.rested.update(dict.fromkeys(stuck, Rested(1, FOREVER_US)))
                 is_held |= self.give_up(one.uid)
         return is_held
 
     def moved(self) -> bool:
-        """Nodes came or went: end what waits for a node that is gone; whether there was such."""
+        """Nodes came or went: end the nominations to missing nodes; whether there were any."""
         gone = [one.uid for one in self if one.node not in self._columns.row_of]
         for uid in gone:
             self.give_up(uid)
@@ -183,9 +183,9 @@ class Nominations:
     # questions
 
     def victims(self, one: Nominated) -> list[Pod]:
-        """Pods that still hold what a nominated pod waits for, the most important first.
+        """Remaining victims of a nominated pod, the most important first.
 
-        A shadow rejects no pod, so those that wait at Permit count, too.
+        A shadow rejects no pod, so those waiting at Permit count, too.
         """
         found = (self._cluster.pods.get(victim.uid) for victim in one.victims)
         return [
@@ -195,7 +195,7 @@ class Nominations:
         ]
 
     def staying(self) -> Iterator[tuple[Nominated, list[Pod]]]:
-        """Of each nomination the bound victims that are not asked to go yet; those of a gang under the first of its pods."""
+        """Of each nomination the bound victims without an eviction yet; those of a gang under the first of its pods."""
         seen: set[str] = set()
         for one in self:
             if one.group in seen:
@@ -210,20 +210,20 @@ class Nominations:
         return pod.is_terminating or (known is not None and known.is_over)
 
     def wanting(self, uid: str) -> list[Nominated]:
-        """The nominations for which a pod has to go."""
+        """The nominations with this pod as a victim."""
         return [one for one in self if any(victim.uid == uid for victim in one.victims)]
 
     def awaits(self, uid: str, framework: Framework, cycle: Cycle) -> bool:
-        """Whether room is being made for a pod already, on a node that would still take it."""
+        """Whether room is already being made for a pod, on a node still open to it."""
         one = self.all.get(uid)
         if one is None or not any(map(self.victims, self._with(one))):
             return False
         return not framework.filtering.keeps_away(cycle, self._columns.row_of[one.node])
 
     def sparing(self, at_us: int) -> Sparing:
-        """Pods that a search for victims leaves alone: resting, on their way to a node, or protected by a budget.
+        """Pods spared by a search for victims: resting, on their way to a node, or protected by a budget.
 
-        Pods that wait at Permit are victims like others.
+        Pods waiting at Permit are victims like others.
         """
         pods = self._cluster.pods
         rests = {uid for uid, one in self.rested.items() if one.until_us > at_us}

@@ -1,8 +1,8 @@
-"""Victims of preemption: pods to evict for a more important pod, and whole gangs that would keep too few pods. Pure.
+"""Victims of preemption: pods to evict for a more important pod, and whole gangs left with too few pods. Pure.
 
 The spare pods of a gang, beyond its minimum, may be evicted one by one. Beyond these, either all pods of the gang and of the gangs
-that start with it are evicted, or none: the rest would do nothing and hold its room. So a gang with one pod that may not be
-evicted loses only its spare pods. A native PodGroup with ``disruptionMode: PodGroup`` (``all`` in 1.37) has no spare pods.
+starting with it are evicted, or none: the rest would do nothing and hold its room. So a gang with a pod exempt from eviction loses
+only its spare pods. A native PodGroup with ``disruptionMode: PodGroup`` (``all`` in 1.37) has no spare pods.
 
 Source: Kubernetes, "Workload-Aware Preemption" and "Pod Group Disruption and Priority"; docs/scheduling.md.
 """
@@ -17,7 +17,7 @@ from reactors.scheduling.framework.context import PluginContext
 from reactors.scheduling.gangs.shape import Gang
 from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 
-#: Makes every priority positive, so that fewer victims of negative priority are not worse than more of them.
+#: Makes every priority positive, so fewer victims of negative priority are not worse than more of them.
 _LIFTED = 2**31
 
 
@@ -39,12 +39,12 @@ def cost(victims: Sequence[Pod], violating: int = 0) -> tuple[int, int, int, int
 
 
 def protected(pods: Iterable[Pod], budgets: Sequence[Budget]) -> list[Pod]:
-    """The pods whose eviction violates a disruption budget. A pod that waits at Permit is rejected, not evicted."""
+    """The pods whose eviction violates a disruption budget. A pod waiting at Permit is rejected, not evicted."""
     return split_by_budget([one for one in pods if one.node], budgets)[0]
 
 
 class Victims:
-    """Possible victims for ``pod``, in addition to the pods lifted already. ``may_go``: false for pods that a plugin spares."""
+    """Possible victims for ``pod``, in addition to the pods lifted already. ``may_go``: false for pods spared by a plugin."""
 
     def __init__(self, context: PluginContext, pod: Pod, may_go: Callable[[Pod], bool]) -> None:
         self._columns, self._pod, self._may_go = context.columns, pod, may_go
@@ -55,7 +55,7 @@ class Victims:
         self._whole: dict[str, bool] = {}
 
     def on(self, row: int) -> list[Pod]:
-        """The pods of a node that may be evicted, the most important first."""
+        """The evictable pods of a node, the most important first."""
         lower = [one.pod for one in self._columns.placed_on(row) if self._is_lower(one.pod)]
         found, spare = list[Pod](), dict[str, int]()
         for pod in sorted(lower, key=self.importance, reverse=True):
@@ -69,7 +69,7 @@ class Victims:
         return found[::-1]
 
     def beside(self, victims: Collection[Pod]) -> list[Pod]:
-        """Further victims: the other pods of gangs that would keep too few pods, and of the gangs that start with these."""
+        """Further victims: the other pods of gangs left with too few pods, and of the gangs starting with these."""
         gone = self._gone | {one.uid for one in victims}
         found: dict[str, Pod] = {}
         for pod in victims:
@@ -85,7 +85,7 @@ class Victims:
         return -pod.priority, -size, pod.started_us, pod.uid
 
     def core(self, uid: str) -> list[str]:
-        """The pods that its gang, and each gang that starts with it, needs: the most important ones. [] = it is in no gang."""
+        """The pods needed by its gang and each gang starting with it: the most important ones. [] = it is in no gang."""
         gang, found = self._gang(uid), list[str]()
         for one in self._group(gang) if gang is not None else ():
             ranked = sorted(self._pods(one), key=importance)
@@ -93,7 +93,7 @@ class Victims:
         return found
 
     def keeps(self, uid: str, gone: Collection[str]) -> bool:
-        """Whether the pod's gang, and each gang that starts with it, keeps enough pods without ``gone``."""
+        """Whether the pod's gang, and each gang starting with it, keeps enough pods without ``gone``."""
         gang = self._gang(uid)
         return gang is None or all(self._spare(one, gone) >= 0 for one in self._group(gang))
 
@@ -111,7 +111,7 @@ class Victims:
         return gang if gang is not None and uid in gang.bound and self._least(gang) else None
 
     def _least(self, gang: Gang) -> int:
-        """The number of pods that a gang needs; 0 = unknown, or its pods start by themselves."""
+        """The number of pods needed by a gang; 0 = unknown, or its pods start by themselves."""
         needs = self._gangs.needs(gang.key) if self._gangs is not None else None
         if needs is None or needs.least is None:
             return 0
@@ -121,13 +121,13 @@ class Victims:
         return len(gang.bound.difference(gone)) - self._least(gang)
 
     def _group(self, gang: Gang) -> list[Gang]:
-        """The gangs that start together with one, itself among them."""
+        """The gangs starting together with one, itself among them."""
         assert self._gangs is not None
         found = (self._gangs.all.get(key) for key in self._gangs.group(gang.key))
         return [one for one in found if one is not None]
 
     def _goes_whole(self, gang: Gang) -> bool:
-        """Whether all pods of a gang, and of the gangs that start with it, may be evicted."""
+        """Whether all pods of a gang, and of the gangs starting with it, may be evicted."""
         known = self._whole.get(gang.key)
         if known is None:
             group = self._group(gang)
@@ -136,6 +136,6 @@ class Victims:
         return known
 
     def _pods(self, gang: Gang) -> list[Pod]:
-        """The pods of a gang that are on nodes, or to be bound."""
+        """The pods of a gang on nodes, or to be bound."""
         found = (self._columns.counted(uid) for uid in sorted(gang.bound | gang.assumed))
         return [placed.pod for placed in found if placed is not None]

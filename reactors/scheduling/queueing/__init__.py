@@ -1,1 +1,1 @@
-"""Waiting pods: their order, their back-off, and the changes that wake them."""
+"""Waiting pods: their order, their back-off, and the changes to try them again."""

@@ -1,4 +1,4 @@
-"""What in a cluster may help a pod that found no node: plugins name it, changes of the cluster are it. Pure."""
+"""Hints: kinds of changes possibly helpful to a pod without a node. Plugins name them, changes of the cluster give them. Pure."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Hint(Enum):
 
     #: A node came, or offers, allows or is called something else than before.
     NODE = "a node"
-    #: A pod that held a part of a node does so no more.
+    #: A pod released its part of a node.
     GONE = "a pod that ends"
     #: A pod holds a part of a node from now on, or has other labels.
     PLACED = "a pod that is placed"
     #: One of the pod's own claims came or was changed.
     CLAIM = "a claim of the pod"
-    #: A volume, a storage class or what a node may attach came, was changed or is gone.
+    #: A volume, a storage class or a node's attachment limit came, changed or is gone.
     VOLUME = "a volume"
-    #: What a node really uses was measured, or is no more.
+    #: The measured use of a node came, changed or is gone.
     LOAD = "a node's load"
-    #: How a node's CPUs lie, or which of them nobody gets, is told otherwise.
+    #: The report of a node's CPU topology, or of its reserved CPUs, changed.
     CPUS = "a node's CPUs"
-    #: A journal of quotas has another entry, or it is known better to which workload and quota pods belong.
+    #: A journal of quotas has another entry, or the workload or the quota of pods is better known.
     QUOTA = "its quota"
 
 
 def hints_of(change: Change) -> Iterator[Hint]:
-    """What a change of the cluster is to pods that wait."""
+    """The hints of a change of the cluster, for waiting pods."""
     before, after = change.before, change.after
     if isinstance(after, Node):
         if not isinstance(before, Node) or _offer(before) != _offer(after):

@@ -1,4 +1,4 @@
-"""The words for a pod that no node takes: kube-scheduler's, so that people find what they know; or whose part went. Pure."""
+"""Messages for a pod without a node: kube-scheduler's, familiar to users, and those for refused binds. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 CPUS_TAKEN = "its CPUs were given to another pod meanwhile"
 DEVICES_TAKEN = "its devices were given to another pod meanwhile"
 RESERVATION_TAKEN = "the room of its reservation was taken meanwhile"
-#: Namespaces in which Bursar's accounts bind and evict no pods (``deploy/manifests/rbac/namespaces.yaml``).
+#: Namespaces without rights for Bursar's accounts to bind and evict pods (``deploy/manifests/rbac/namespaces.yaml``).
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "bursar-system"})
 IN_SYSTEM = (
     "its namespace is a system namespace, where Bursar may not bind pods: name another scheduler"
 )
-#: Why a pod is not bound as it was decided, by what the plugin says that refuses it.
+#: The reason of a pod not bound as decided, by the text of the refusing plugin.
 TOKENS = {
     CPUS_TAKEN: "cpus_taken",
     DEVICES_TAKEN: "devices_taken",
@@ -21,7 +21,7 @@ TOKENS = {
 
 
 def unschedulable(refused: Mapping[str, Mapping[str, int]], count: int, reason: str = "") -> str:
-    """The message for a pod that none of ``count`` nodes takes. ``reason``: why none was looked at."""
+    """The message for a pod refused by all ``count`` nodes. ``reason``: the reason if no node was evaluated."""
     if reason:
         return f"0/{count} nodes are available: {reason}."
     if not count:

@@ -1,10 +1,10 @@
-"""The queue of waiting pods: the next pod, pods that rest, and pods that wait for a change. Pure but for its state.
+"""The queue of waiting pods: the next pod, resting pods, and pods waiting for a change. Pure but for its state.
 
-It is a fold: who is due is asked without a change, and what became of an attempt is told when its pass is read.
+It is a fold: due pods are read without a change, and the result of an attempt counts when its pass is read.
 
-Active pods are taken in the order of the profile. A pod that no node takes waits for a change
-that could help: each plugin that refused it says which kinds of change those are. After five minutes it is tried again in any
-case. It is never tried before its back-off ends. A failed bind backs off as well. Times are of the history, never of a clock.
+Active pods are taken in the order of the profile. A pod refused by every node waits for a possibly helpful change: each refusing
+plugin names kinds of such changes. After five minutes it is tried again in any case. It is never tried before its back-off ends. A
+failed bind backs off as well. Times are of the history, never of a clock.
 
 Source: Kubernetes, "Scheduling Framework"; kube-scheduler's scheduling queue.
 """
@@ -27,27 +27,27 @@ from reactors.scheduling.shape import WaitingPod
 #: First and longest pause after a failure; each further one doubles it.
 FIRST_BACKOFF_US = SECOND_US
 LONGEST_BACKOFF_US = 10 * SECOND_US
-#: After so long a pod is tried again though nothing came that should help.
+#: After so long a pod is tried again without a helpful change.
 FLUSH_US = 300 * SECOND_US
 
-#: Sorts pods: who is smaller is next.
+#: The sort key of pods: the smallest is next.
 Order = Callable[[Pod, int], tuple[object, ...]]
 
 
 class Place(Enum):
-    """Where in the queue a pod is."""
+    """The state of a pod in the queue."""
 
     ACTIVE = "active"
     #: It rests after a failure until its time.
     BACKOFF = "backoff"
-    #: It waits for a change that could help.
+    #: It waits for a possibly helpful change.
     UNSCHEDULABLE = "unschedulable"
-    #: It may not be tried: a gate, or terms that are not known.
+    #: It may not be tried: it has a gate, or unknown terms.
     GATED = "gated"
 
 
 class Queued(msgspec.Struct):
-    """A pod that waits. ``until_us``: end of its back-off, or when it is flushed; 0 = not bounded."""
+    """A waiting pod. ``until_us``: end of its back-off, or the time of its flush; 0 = not bounded."""
 
     pod: Pod
     added_us: int
@@ -58,11 +58,11 @@ class Queued(msgspec.Struct):
     #: When it failed last.
     failed_us: int = 0
     until_us: int = 0
-    #: By plugin: the reasons for which it refused nodes. And what helps these plugins.
+    #: By plugin: its reasons for refusing nodes. And the hints for these plugins.
     refused_by: dict[str, tuple[str, ...]] = {}
     helped_by: frozenset[Hint] = frozenset()
     reason: str = ""
-    #: Which entry of the queue's heap is its own.
+    #: Its own entry in the queue's heap.
     turn: int = 0
 
     @property
@@ -80,29 +80,29 @@ class Queued(msgspec.Struct):
 
 
 class Queue:
-    """The pods of one profile that wait."""
+    """The waiting pods of one profile."""
 
     def __init__(self, order: Order, gate: Callable[[Pod], str]) -> None:
         self._order = order
         self._gate = gate
         self._all: dict[str, Queued] = {}
         self._numbers: dict[int, str] = {}
-        #: Who may be tried: uids in the place of an ordered set.
+        #: Pods allowed to be tried: uids in the place of an ordered set.
         self._active: dict[str, None] = {}
-        #: Who may not be tried, in the same way.
+        #: Pods not allowed to be tried, in the same way.
         self.gated: dict[str, None] = {}
         #: A heap of (time, turn, uid): an entry counts while it has its pod's newest turn.
         self._timed: list[tuple[int, int, str]] = []
-        #: Who may be helped by a kind of change: uids in the place of an ordered set.
+        #: Pods possibly helped by a kind of change: uids in the place of an ordered set.
         self._helped: dict[Hint, dict[str, None]] = {}
-        #: Who has each claim of those that pods here name.
+        #: The pods here with each claim.
         self._claiming: dict[ClaimKey, dict[str, None]] = {}
         self._turn = 0
-        #: The number of the next pod that comes.
+        #: The number of the next arriving pod.
         self.number = 1
 
     def __iter__(self) -> Iterator[Queued]:
-        """All pods, in the order in which they would be taken."""
+        """All pods, in the order of their turns."""
         return iter(sorted(self._all.values(), key=self.turn_of))
 
     def places(self) -> Iterator[str]:
@@ -110,7 +110,7 @@ class Queue:
         return (one.place.value for one in self._all.values())
 
     def get(self, uid: str) -> Queued | None:
-        """The pod that waits; None where it does not."""
+        """The waiting pod; None if it does not wait."""
         return self._all.get(uid)
 
     def numbered(self, number: int) -> Queued | None:
@@ -118,9 +118,9 @@ class Queue:
         return self._all.get(self._numbers.get(number, ""))
 
     def add(self, pod: Pod, since_us: int, at_us: int) -> None:
-        """A pod waits, since ``since_us``, or was changed while it waits: it is tried at once unless it rests.
+        """Add a pod waiting since ``since_us``, or changed while waiting: it is tried at once unless it rests.
 
-        A change of what decides nothing, of its status say, changes nothing.
+        A change without influence on placement, for example of its status, changes nothing.
         """
         one = self._all.get(pod.uid)
         if one is None:
@@ -138,7 +138,7 @@ class Queue:
             self._wake(one, at_us)
 
     def saved(self) -> list[WaitingPod]:
-        """What a snapshot holds of the pods."""
+        """The part of a snapshot for the pods."""
         return [
             WaitingPod(
                 one.pod.uid, one.added_us, one.number, one.place.value, one.attempts, one.failed_us, one.until_us,
@@ -148,7 +148,7 @@ class Queue:
         ]  # fmt: skip
 
     def restore(self, saved: Iterable[WaitingPod], number: int, pods: Mapping[str, Pod]) -> None:
-        """Become what was saved, in a new queue. Raises KeyError or ValueError where that is wrong."""
+        """Restore a saved state into a new queue. Raises KeyError or ValueError for an invalid one."""
         self.number = number
         for one in saved:
             self._put_back(
@@ -172,9 +172,9 @@ class Queue:
     def due(
         self, at_us: int, most: int, rests: Callable[[Queued], bool] = lambda one: False
     ) -> list[Queued]:
-        """The pods to try, at most so many, the next one first, but for those of which ``rests`` says that they rest.
+        """The pods to try, at most so many, the next one first, without the resting ones by ``rests``.
 
-        Nothing is changed that anybody could see.
+        It makes no observable change.
         """
         self._forget_old()
         uids = (*self._active, *self._rested(at_us))
@@ -189,7 +189,7 @@ class Queue:
         reason: str,
         at_us: int,
     ) -> None:
-        """No node takes a pod: it waits for what could help."""
+        """A pod was refused by every node: it waits for a helpful change."""
         one.attempts += 1
         one.refused_by = {name: tuple(reasons) for name, reasons in refused_by.items()}
         one.helped_by = frozenset(helped_by)
@@ -211,7 +211,7 @@ class Queue:
         self._put(one, Place.BACKOFF, max(one.backoff_ends_us, at_us + rest_us))
 
     def rest(self, uid: str, until_us: int) -> None:
-        """A pod is not tried before a time, whatever comes; nothing where it may not be tried at all."""
+        """A pod is not tried before a time, whatever comes; nothing if it may not be tried at all."""
         one = self._all.get(uid)
         if one is None or one.place is Place.GATED:
             return
@@ -219,7 +219,7 @@ class Queue:
             self._put(one, Place.BACKOFF, until_us)
 
     def regate(self, uid: str, at_us: int) -> None:
-        """What keeps a pod from being tried may be another now."""
+        """Check again whether a pod may be tried."""
         one = self._all.get(uid)
         if one is None:
             return
@@ -234,7 +234,7 @@ class Queue:
     def happened(
         self, hints: Collection[Hint], at_us: int, claims: Collection[ClaimKey] = ()
     ) -> None:
-        """The cluster changed: who may be helped by that is tried again. A claim helps those alone that have it."""
+        """The cluster changed: pods possibly helped are tried again. A claim helps only its own pods."""
         for hint in hints:
             if hint is not Hint.CLAIM:
                 self._wake_all(self._helped.pop(hint, ()), at_us)
@@ -243,11 +243,11 @@ class Queue:
             self._wake_all([uid for uid in who if Hint.CLAIM in self._all[uid].helped_by], at_us)
 
     def woken(self, uids: Iterable[str], at_us: int) -> None:
-        """Pods that wait for a change are tried again, after their back-off."""
+        """Pods waiting for a change are tried again, after their back-off."""
         self._wake_all(uids, at_us)
 
     def helped_by(self, hint: Hint) -> Collection[str]:
-        """The pods that a kind of change may help."""
+        """The pods possibly helped by a kind of change."""
         return self._helped.get(hint, {})
 
     def names(self, claim: ClaimKey) -> bool:
@@ -276,7 +276,7 @@ class Queue:
         return one is not None and one.turn == turn
 
     def _rested(self, at_us: int) -> Iterator[str]:
-        """Who rested or waited long enough: the entries of a heap up to a time, which lie together at its top."""
+        """Pods at the end of their rest: the entries of a heap up to a time, together at its top."""
         places = [0]
         while places:
             at = places.pop()
@@ -287,7 +287,7 @@ class Queue:
                 places += (2 * at + 1, 2 * at + 2)
 
     def _forget_old(self) -> None:
-        """Drop the entries of who was put elsewhere since: at the top, and all of them where they are most of it."""
+        """Drop outdated entries: at the top, and all of them once they are the majority."""
         while self._timed and not self._is_newest(self._timed[0][2], self._timed[0][1]):
             heappop(self._timed)
         if len(self._timed) > 2 * len(self._all) + 64:
@@ -329,5 +329,5 @@ def _enter(known: dict[K, dict[str, None]], key: K, uid: str, *, is_in: bool) ->
 
 
 def _terms(pod: Pod) -> tuple[object, ...]:
-    """What of a waiting pod decides when and where it is placed."""
+    """The fields of a waiting pod with influence on its placement."""
     return (pod.priority, pod.demand, pod.unrequested, pod.constraints, pod.labels, pod.node)

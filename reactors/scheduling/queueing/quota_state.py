@@ -1,7 +1,7 @@
-"""Whether a pod may start by its quota: what admission knows of the workload that is charged for it. Pure but for its state.
+"""The right of a pod to start by its quota: admission's state of the workload charged for it. Pure but for its state.
 
-It is kept while a profile names the plugin Quota. It begins with the objects that exist when the policy comes into force and
-with the charges in the journals, and follows the history from there. So it is a fold, as all that passes are decided on.
+It is kept while a profile names the plugin Quota. It begins with the existing objects at the start of the policy and with the
+charges in the journals, and follows the history from there. So it is a fold, like all input of passes.
 
 Source: docs/scheduling.md; docs/admission.md.
 """
@@ -35,19 +35,19 @@ from reactors.admission.state.evidence import evidence
 from reactors.admission.state.state import AdmissionState, SavedAdmission
 from reactors.reclaim import preemption
 
-#: Stands for all that quotas say, among the nodes and claims that were changed: none of these is called so.
+#: Stands for all answers of quotas, among the changed nodes and claims: these never have this name.
 QUOTAS = "quotas/"
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """Why a pod may not start. ``deficits``: of what its quota holds too much; () where it is something else."""
+    """The reason why a pod may not start. ``deficits``: the excess of its quota; () for another reason."""
 
     reason: str
     node: TreeNode | None = None
     deficits: tuple[Deficit, ...] = ()
 
     def is_over_without(self, uids: Iterable[str]) -> bool:
-        """Whether the quota would hold too much even if these pods were gone; only those count that are charged themselves."""
+        """Whether the quota would be over its limit even without these pods; only pods with a charge of their own count."""
         assert self.node is not None
         grants = [self.node.grants[uid] for uid in uids if uid in self.node.grants]
         return any(
@@ -57,10 +57,10 @@ class Excess(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What may follow from an event: another answer, and one that lets pods start; of which objects, None = of any.
+    """Possible results of an event: another answer, and a helpful one; ``whom``: the objects concerned, None = any.
 
-    ``ends``: a pod ended, and what its workload is charged with may be enough for those that are left. ``is_tick``: whoever may
-    not be tried is looked at once more.
+    ``ends``: a pod ended, and its workload's charge may be enough for the remaining pods. ``is_tick``: pods not allowed to be
+    tried are checked again.
     """
 
     has_moved: bool
@@ -71,16 +71,16 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class QuotaState:
-    """Which pods may start by their quotas; ``trees`` are folded by another, before this takes an event."""
+    """Answers about pods by their quotas; ``trees`` are folded by another part, before this reads an event."""
 
     def __init__(self, cluster: ClusterState, trees: QuotaTrees) -> None:
         self._cluster = cluster
         self._trees = trees
-        # It takes the events of the one cluster that the replica is about.
+        # It reads the events of the replica's one cluster.
         self.seen = AdmissionState("", trees, state=cluster)
 
     def begin(self, cluster: str) -> None:
-        """Know what exists, as if all of it was observed now, in the order of uids."""
+        """Read the existing objects, as if all were observed now, in the order of uids."""
         seen, state = self.seen, self._cluster
         seen.cluster = cluster
         for uid in (*state.workloads, *state.pods):
@@ -94,12 +94,12 @@ class QuotaState:
         seen.unmark()
 
     def restore(self, saved: SavedAdmission) -> None:
-        """Become what was saved, in a new one beside the restored states of the cluster and its trees."""
+        """Restore a saved state into a new one, after the states of the cluster and its trees."""
         self.seen.restore(saved)
         self.seen.unmark()
 
     def apply(self, fact: Fact, event: Event) -> Moved:
-        """Fold one event; gives what may follow from it."""
+        """Fold one event; returns its possible results."""
         for one in entries(event):
             self.seen.apply(one)
         is_tick, is_entry = isinstance(fact, ClockTicked), isinstance(fact, QuotaTrees.entries)
@@ -120,7 +120,7 @@ class QuotaState:
         return Moved(has_moved or helps, helps, ends, is_tick, whom)
 
     def below(self, whom: set[str] | None, waiting: Collection[str]) -> list[str]:
-        """Those of the waiting pods for which one of these objects is charged, in the order of uids; None = any."""
+        """The waiting pods charged through one of these objects, in the order of uids; None = any."""
         if whom is None:
             return sorted(waiting)
         found, left, owned = set[str](), list(whom), self._cluster.index.owned
@@ -148,7 +148,7 @@ class QuotaState:
         node = self._node(named.kind, named.charged) if named.charged else None
         grant = node.grants.get(holder) if node is not None else None
         if grant is None or grant.is_adopted:
-            # Nobody asked for it, or was let have it.
+            # It was neither requested nor admitted.
             if named.refusal or (node is not None and barred(node, seen.namespace)):
                 return Excess(f"{title} may not stand in quota {named.quota}")
             if node is None or node.observed is None:
@@ -160,7 +160,7 @@ class QuotaState:
     def _short(
         self, seen: LastSeen, node: TreeNode, grant: Grant | None, title: str
     ) -> Excess | None:
-        """Whether a workload is not charged with all that it has, or was charged though it did not fit."""
+        """Whether a workload is charged with less than its demand, or was charged without fitting."""
         wanted = largest(charged(seen.demand, seen.types), summed(seen.live, seen.types))
         charge: Mapping[str, int] = grant.charge if grant is not None else {}
         tree = self._trees.trees[self._trees.places[(node.kind, node.name)]]
@@ -203,9 +203,9 @@ class QuotaState:
         )
 
     def can_preempt(self, pod: Pod, quota: str | None, victim: Pod) -> bool:
-        """Whether a pod of ``quota`` may take the room of another: one of the same quota that is less important.
+        """Whether a pod of ``quota`` may take the room of another: one of the same quota and less important.
 
-        Nobody's may go of whom it is not known yet.
+        Pods with an unknown quota are never victims.
         """
         other = self.quota(victim) if victim.priority < pod.priority else None
         if quota is None or other is None:
@@ -213,7 +213,7 @@ class QuotaState:
         return preemption.can_preempt(_as_reclaimed(pod, quota), _as_reclaimed(victim, other))
 
     def quota(self, pod: Pod) -> str | None:
-        """The quota that a pod is charged to; "" = none, None = it is not known yet."""
+        """The quota charged for a pod; "" = none, None = unknown."""
         holder = self._holder(pod)
         known = evidence(self.seen, holder) if holder else None
         if known is None:
@@ -225,7 +225,7 @@ class QuotaState:
         return where.quota if where.kind == ELASTIC else where.full_name
 
     def _holder(self, pod: Pod) -> str:
-        """The uid of the object that is charged for a pod; "" while that is not known."""
+        """The uid of the object charged for a pod; "" = unknown."""
         is_covered = self.seen.coverage.covered(pod)
         if is_covered and pod.owner is not None:
             return self.seen.coverage.holder(pod.owner.uid)
@@ -249,7 +249,7 @@ def _is_over(after: object) -> bool:
 
 
 def _named(fact: Fact, changed: set[str]) -> set[str] | None:
-    """The objects that an entry of a journal is about, and those that changed; None where it is about a quota."""
+    """The objects of a journal's entry, and the changed ones; None for an entry about a quota."""
     if isinstance(fact, AdmissionsGrouped):
         return changed | {one.uid for one in fact.decisions}
     if isinstance(fact, AdmissionDecided):

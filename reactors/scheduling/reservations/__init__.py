@@ -1,1 +1,1 @@
-"""Reservations: room on nodes that is held for pods of certain owners."""
+"""Reservations: room on nodes held for pods of certain owners."""

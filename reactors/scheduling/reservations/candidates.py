@@ -1,8 +1,8 @@
-"""Which reservations may mean a pod, found without a look at all of them. Pure but for its state.
+"""Candidates: reservations possibly meant for a pod, found by an index. Pure but for its state.
 
-An owner of a reservation means a pod if all that it says fits, so one thing that it says is enough to leave out most pods: a label
-with its text, else the name or uid of the pod or of its controller. Who says none of these may mean anybody. Whoever
-asks compares what is found by the rules of :mod:`reactors.scheduling.reservations.rules`.
+An owner of a reservation matches a pod only with all its fields, so one field is enough to exclude most pods: a label with its
+text, else the name or uid of the pod or of its controller. An owner without any of these may match every pod. The caller compares
+the results by the rules of :mod:`reactors.scheduling.reservations.rules`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from bus.events.pods import ReservationOwner
 from projections.cluster.reservations import Reservation
 from reactors.scheduling.reservations.rules import Applicant
 
-#: What is said, of what, and its text.
+#: The kind of the field, its name, and its text.
 _Key: TypeAlias = tuple[str, str, str]
 _ANYBODY: _Key = ("", "", "")
 
 
 class ReservationCandidates:
-    """Reservations by one thing that each of their owners says."""
+    """Reservations by one field of each of their owners."""
 
     def __init__(self) -> None:
         self._keys: dict[str, set[_Key]] = {}
         self._uids: dict[_Key, set[str]] = {}
 
     def put(self, row: Reservation, *, is_there: bool = True) -> None:
-        """It is found from now on by what it says now, or no more."""
+        """Index a reservation by its present fields, or remove it."""
         self.remove(row.uid)
         if not is_there:
             return
@@ -43,7 +43,7 @@ class ReservationCandidates:
                 del self._uids[key]
 
     def of(self, pod: Applicant) -> list[str]:
-        """The uids of all that may mean a pod, in their order."""
+        """The uids of all possible reservations of a pod, in their order."""
         if not self._uids:
             return []
         keys = [_ANYBODY, ("pod", "uid", pod.uid), ("pod", "name", pod.name)]
@@ -57,7 +57,7 @@ class ReservationCandidates:
         selector = owner.label_selector
         if selector is not None and selector.match_labels:
             several = [("label", name, text) for name, text in selector.match_labels.items()]
-            # The label that the fewest others name, as all may name one of the team.
+            # The label with the fewest reservations, as all may name the team's label.
             return min(several, key=lambda key: len(self._uids.get(key, ())))
         for what, named in (("pod", owner.object), ("controller", owner.controller)):
             if named is not None and named.uid:

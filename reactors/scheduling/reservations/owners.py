@@ -1,4 +1,4 @@
-"""Which reservations name a pod as their owner, by their statuses. Pure but for its state.
+"""Owners named in statuses: the reservations naming a pod. Pure but for its state.
 
 Source: koordinator-sh/koordinator, scheduling.koordinator.sh/v1alpha1 Reservation; docs/scheduling.md.
 """
@@ -12,15 +12,15 @@ from projections.cluster.reservations import Reservation, is_active
 
 
 class NamedOwners:
-    """Follows from the rows of a cluster alone, in whatever order they were seen."""
+    """Depends on the rows of a cluster alone, in any order of their observation."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        #: By pod, the uids of the reservations that name it.
+        #: By pod, the uids of the reservations naming it.
         self._namers: dict[str, set[str]] = {}
 
     def change(self, uid: str, before: Iterable[str], after: Iterable[str]) -> None:
-        """The status of a reservation names these pods, and no longer those of ``before`` that are not among them."""
+        """The status of a reservation names these pods, and no longer the rest of ``before``."""
         for pod in set(before).difference(after):
             namers = self._namers.get(pod, set())
             namers.discard(uid)
@@ -34,7 +34,7 @@ class NamedOwners:
         return pod.node == row.node and self.reservation(pod) in (None, row)
 
     def reservation(self, pod: Pod) -> Reservation | None:
-        """The reservation on a pod's node that names it; of several the first by uid."""
+        """The reservation on a pod's node naming it; of several the first by uid."""
         for uid in sorted(self._namers.get(pod.uid, ())):
             row = self._cluster.reservations.get(uid)
             if row is not None and row.node == pod.node and is_active(row.phase, row.node):

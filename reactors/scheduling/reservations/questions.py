@@ -1,4 +1,4 @@
-"""Questions about the scheduler's Reservations: the pods that may use each, and its room. Pure but for its state.
+"""Questions about the scheduler's Reservations: the pods allowed to use each, and its room. Pure but for its state.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """
@@ -26,12 +26,12 @@ from reactors.scheduling.reservations.candidates import ReservationCandidates
 from reactors.scheduling.reservations.owners import NamedOwners
 from reactors.scheduling.shape import Assumed, holds
 
-#: Phases of a reservation that has no node yet.
+#: Phases of a reservation without a node.
 WITHOUT_NODE = ("", PENDING)
 
 
 class OnNode(Protocol):
-    """A pod that is counted on a node."""
+    """A pod counted on a node."""
 
     @property
     def node(self) -> str:
@@ -48,17 +48,17 @@ class PodCounter(Protocol):
         """Count a pod on a node from now on, ahead of the history."""
 
     def take_back(self, uid: str) -> None:
-        """A pod that was placed ahead of the history counts no more."""
+        """Take back a pod placed ahead of the history."""
 
     def lift(self, uid: str) -> None:
         """Count a pod no more, until :meth:`put_back`."""
 
     def put_back(self, uid: str) -> None:
-        """Count a pod again that was lifted."""
+        """Count a lifted pod again."""
 
 
 class KnownReservations:
-    """The reservations of one cluster, over its columns. ``assumed``: who has a node ahead of the history."""
+    """The reservations of one cluster, over its columns. ``assumed``: pods with a node ahead of the history."""
 
     def __init__(
         self, cluster: ClusterState, columns: PodCounter, assumed: Mapping[str, Assumed]
@@ -69,15 +69,15 @@ class KnownReservations:
         #: By pod.
         self.given_parts: dict[str, ReservationShare] = {}
         self.named = NamedOwners(cluster)
-        #: Those with room on a node, by whom they may mean.
+        #: Those with room on a node, by their possible pods.
         self._open = ReservationCandidates()
-        #: The last pod that was asked about, and its answer.
+        #: The last pod of a question, and its answer.
         self._usable: tuple[Pod, list[Reservation]] | None = None
-        #: By reservation, until something changes: whose place it may take, by node. All pods are looked at for it.
+        #: By reservation, until a change: the replaceable pods, by node. The search reads all pods.
         self._places: dict[str, dict[str, Pod]] = {}
 
     def record(self, row: Reservation, status: Status) -> None:
-        """Write the status of a reservation. Answers that depend on it are forgotten."""
+        """Write the status of a reservation. Cached answers are forgotten."""
         allocated = {name: amount for name, amount in status.allocated.items() if amount}
         self.statuses[row.uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
         self._usable = None
@@ -98,11 +98,11 @@ class KnownReservations:
         self._usable = None
 
     def forget_places(self) -> None:
-        """The pods whose place a reservation may take are others."""
+        """Forget the replaceable pods of all reservations after a change."""
         self._places.clear()
 
     def replaceable(self, row: Reservation) -> dict[str, Pod]:
-        """By node: the pod whose place a reservation may take; of several pods the one that requests most of the reserved room."""
+        """By node: the pod replaceable by a reservation; of several pods the one requesting most of the reserved room."""
         if row.uid not in self._places:
             self._places[row.uid] = self._searched(row)
         return self._places[row.uid]
@@ -126,8 +126,8 @@ class KnownReservations:
         return {node: pod for node, (_, pod) in best.items()}
 
     def matched(self, pod: Pod) -> list[Reservation]:
-        """The reservations with room on a node whose owners mean a pod, in the order of uids."""
-        # Who has a node uses what it was given, and nothing that came later.
+        """The reservations with room on a node and an owner matching a pod, in the order of uids."""
+        # A pod with a node uses its given part, and nothing later.
         if pod.uid in self._assumed or self.is_stand_in(pod.uid):
             return []
         applicant = _applicant(pod)
@@ -147,16 +147,16 @@ class KnownReservations:
         return self._usable[1]
 
     def status(self, uid: str) -> Status:
-        """What a reservation has and gave, without conditions."""
+        """The room and the given parts of a reservation, without conditions."""
         return self.statuses[uid]
 
     def given(self, pod: str) -> str:
-        """The reservation that a pod uses; "" = none."""
+        """The reservation used by a pod; "" = none."""
         found = self.given_parts.get(pod)
         return found.reservation if found is not None else ""
 
     def used(self, pod: str) -> Reservation | None:
-        """The reservation that a pod uses; None = none."""
+        """The reservation used by a pod; None = none."""
         return self._cluster.reservations.get(self.given(pod))
 
     def is_stand_in(self, uid: str) -> bool:
@@ -173,7 +173,7 @@ class KnownReservations:
         return not status.node and status.phase in WITHOUT_NODE and is_valid(row)
 
     def stand_in(self, uid: str) -> Pod:
-        """The pod that waits in the place of a reservation. Raises KeyError where there is no such reservation."""
+        """The pod waiting in the place of a reservation. Raises KeyError for an unknown reservation."""
         row = self._cluster.reservations[uid]
         found = self._cluster.priority_class(row.priority_class) if row.priority_class else None
         return _stand_in(row, found.value if found is not None else 0)
@@ -184,9 +184,9 @@ class KnownReservations:
 
     @contextmanager
     def lifted(self, pod: Pod, node: str = "") -> Iterator[None]:
-        """Meanwhile the reservations that have room for a pod hold none, and who may make place for a reservation has none.
+        """Meanwhile the reservations usable by a pod hold no room, nor do the pods replaceable by a reservation.
 
-        ``node``: those alone that are on it.
+        ``node``: only those on it.
         """
         row = self._cluster.reservations.get(pod.uid)
         if row is not None and pod.uid not in self._assumed:
@@ -217,13 +217,13 @@ def _is_meant(row: Reservation, pod: rules.Applicant) -> bool:
 
 
 def _fits(row: Reservation, status: Status, request: Amounts) -> bool:
-    """Whether a pod may use what is left of a reservation, by its policy."""
+    """Whether a pod may use the rest of a reservation, by its policy."""
     has, gave = status.allocatable, status.allocated
     return rules.from_node(row.allocate_policy, row.restricted, request, has, gave) is not None
 
 
 def _stand_in(row: Reservation, usual: int) -> Pod:
-    """The pod that waits in the place of a reservation; ``usual`` is its priority where the template says none."""
+    """The pod waiting in the place of a reservation; ``usual`` is its priority without one in the template."""
     terms = row.constraints
     if terms is not None:
         terms = msgspec.structs.replace(
@@ -242,8 +242,8 @@ def _is_open(row: Reservation, status: Status) -> bool:
 
 
 def is_valid(row: Reservation) -> bool:
-    """Whether it says all that it has to."""
-    # Owners that are more than a fact carries are there; nobody is known to be one.
+    """Whether it has all required fields."""
+    # Owners beyond a fact's limit exist, but no pod is known to be one.
     owners = len(row.owners) + row.owners_cut
     has_times = (row.ttl_us is not None, row.expires_us is not None)
     return not row.is_terminating and not rules.invalid(row.has_template, owners, *has_times)

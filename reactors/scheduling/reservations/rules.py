@@ -1,10 +1,10 @@
-"""Koordinator's rules of Reservations: permitted users, pods that fit, the choice of one, and its next status.
+"""Koordinator's rules of Reservations: permitted users, fitting pods, the choice of one, and its next status.
 
 Pure. Amounts are by resource, cpu in milli and all others whole.
 
-A reservation is for pods that one of its owners means; of an owner all parts have to fit. What a pod takes of it goes by its
-policy: by default all that the pod asks for has to be left in the reservation; ``Aligned`` takes first what is left there and the
-rest from the node; ``Restricted`` takes what is reserved from the reservation alone, and all else from the node.
+A reservation is for pods matching one of its owners in all fields. The policy determines the pod's part of it: by default the
+whole request has to fit into the reservation; ``Aligned`` takes the rest of the reservation first and the difference from the
+node; ``Restricted`` takes reserved resources from the reservation alone, and all others from the node.
 
 Source: koordinator-sh/koordinator, "Resource Reservation", pkg/scheduler/plugins/reservation; docs/scheduling.md.
 """
@@ -30,16 +30,16 @@ from projections.cluster.reservations import (
 
 #: Reasons of the conditions Scheduled and Ready.
 SCHEDULED, UNSCHEDULABLE, EXPIRED = "Scheduled", "Unschedulable", "Expired"
-#: One that is over, expired or used up, is deleted after so long.
+#: The time from the end of a reservation, by expiry or use, to its deletion.
 KEPT_US = 24 * 3600 * SECOND_US
-#: Annotations of the pod that stands for a reservation.
+#: Annotations of the pod standing for a reservation.
 RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 RESERVATION_NAME = "scheduling.koordinator.sh/reservation-name"
 RESERVATION_NODE = "scheduling.koordinator.sh/reservation-node"
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """An owner reference of a pod; ``controller`` None = it has no such flag."""
+    """An owner reference of a pod; ``controller`` None = without this flag."""
 
     kind: str = ""
     name: str = ""
@@ -49,7 +49,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Applicant(msgspec.Struct, frozen=True):
-    """What of a pod decides whose reservations it may use."""
+    """The fields of a pod for the choice of its reservations."""
 
     namespace: str
     name: str
@@ -71,7 +71,7 @@ def invalid(has_template: bool, owners: int, has_ttl: bool, has_expires: bool) -
 def owns(
     owners: Iterable[ReservationOwner], pod: Applicant, unkept: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether a pod is meant by one of the owners. Selectors that name a label of ``unkept``, which nobody knows, mean no pod."""
+    """Whether a pod matches one of the owners. Selectors with a label of ``unkept``, missing in the history, match no pod."""
     return any(
         _is_object(one.object, pod)
         and _is_controlled(one.controller, pod)
@@ -104,7 +104,7 @@ def _is_controlled(named: OwnerObject | None, pod: Applicant) -> bool:
 
 
 def _has_version(named: OwnerObject, one: Reference) -> bool:
-    """Whether a reference is of the API version that is named. One that is unknown fits where the uid is named, too."""
+    """Whether a reference has the named API version. An unknown version fits if the uid is named, too."""
     is_unknown = not one.api_version and bool(named.uid)
     return is_unknown or _fits(named.api_version, one.api_version)
 
@@ -120,12 +120,12 @@ def _fits(wanted: str, text: str) -> bool:
 
 
 def left(reserved: Amounts, allocated: Amounts) -> dict[str, int]:
-    """What nobody has of a reservation."""
+    """The free part of a reservation."""
     return {name: max(0, amount - allocated.get(name, 0)) for name, amount in reserved.items()}
 
 
 def fits(request: Amounts, reserved: Amounts, allocated: Amounts) -> bool:
-    """Whether all that a pod asks for is left in a reservation; of what is not reserved nothing is."""
+    """Whether a pod's whole request is left in a reservation; resources not reserved are not."""
     free = left(reserved, allocated)
     return all(amount <= free.get(name, 0) for name, amount in request.items())
 
@@ -133,7 +133,7 @@ def fits(request: Amounts, reserved: Amounts, allocated: Amounts) -> bool:
 def from_node(
     policy: str, restricted: Iterable[str], request: Amounts, reserved: Amounts, allocated: Amounts
 ) -> dict[str, int] | None:
-    """What a pod that uses a reservation takes of the node beside it; None where it must not use it."""
+    """The part of the node for a pod in a reservation; None if it must not use the reservation."""
     free = left(reserved, allocated)
     if policy == "Aligned":
         return {
@@ -154,7 +154,7 @@ def from_node(
 
 
 def score(request: Amounts, reserved: Amounts, allocated: Amounts) -> int:
-    """How full a reservation would be with a pod, 0 to 100: the mean over what is reserved, in integers."""
+    """The fill of a reservation with a pod, 0 to 100: the mean over the reserved resources, in integers."""
     kept = {name: amount for name, amount in reserved.items() if amount}
     if not kept:
         return 0
@@ -174,7 +174,7 @@ def preferred(orders: Iterable[tuple[str, str]]) -> str | None:
 def is_kept_too_long(
     phase: str, conditions: Iterable[ReservationCondition], changed_us: int, now_us: int
 ) -> bool:
-    """Whether an object that is over is deleted: for a day it tells what became of it. ``changed_us``: since when it is over."""
+    """Whether an ended object is due for deletion: its status stays readable for a day. ``changed_us``: the time of its end."""
     reasons = {one.reason for one in conditions}
     is_expired = phase == FAILED and EXPIRED in reasons
     is_used_up = phase == SUCCEEDED and SUCCEEDED in reasons
@@ -201,7 +201,7 @@ def unschedulable(status: Status, message: str) -> Status:
 
 
 def allocated(status: Status, uid: str, request: Amounts, *, once: bool) -> Status:
-    """A pod was given its part. Said twice it counts once."""
+    """Give a pod its part. A second call counts once."""
     if uid in status.owners:
         return status
     given = {
@@ -219,7 +219,7 @@ def used_up(status: Status) -> Status:
 
 
 def unreserved(status: Status, uid: str, request: Amounts) -> Status:
-    """A pod was not bound after all: it gives back, also where it had used up the reservation."""
+    """Take back the part of a pod not bound after all, also after it used up the reservation."""
     found = _returned(status, uid, request)
     if status.phase != SUCCEEDED:
         return found
@@ -227,12 +227,12 @@ def unreserved(status: Status, uid: str, request: Amounts) -> Status:
 
 
 def owner_gone(status: Status, uid: str, request: Amounts) -> Status:
-    """A pod that has a part is gone: it gives back while the reservation is there for others."""
+    """Take back the part of a deleted pod, while the reservation is open for others."""
     return _returned(status, uid, request) if status.phase == AVAILABLE else status
 
 
 def expired(status: Status) -> Status:
-    """Its time is over, or its node is gone, whatever its phase was."""
+    """Its time is over, or its node is gone, in any phase."""
     failed = msgspec.structs.replace(status, phase=FAILED)
     return _with(failed, ReservationCondition("Ready", False, EXPIRED))
 
@@ -258,6 +258,6 @@ def _with(status: Status, *conditions: ReservationCondition) -> Status:
 
 
 def reserve_annotations(name: str, node: str) -> dict[str, str]:
-    """What the pod that stands for a reservation is noted with; its node is no node of its own yet."""
+    """The annotations of the pod standing for a reservation; its node is not its own yet."""
     found = {RESERVE_POD: "true", RESERVATION_NAME: name}
     return found | {RESERVATION_NODE: node} if node else found

@@ -1,12 +1,12 @@
-"""The Reservations that the scheduler knows: the room of each, and the parts given to pods. Pure but for its state.
+"""The Reservations of the scheduler: the room of each, and the parts given to pods. Pure but for its state.
 
-Room is held by a pod that stands for the reservation on its node and requests what nobody has of it, so that every plugin that
-looks at room finds less. It is more important than any pod, has no labels, ports or volumes, and is nobody's victim. While a pod is
-placed that may use reservations, their rooms are lifted. While a reservation is placed that may take the place of a pod that runs
-(``preAllocation``), one such pod of each node is lifted; that of its node is its owner from then on.
+A pod standing for the reservation holds the room on its node. It requests the unused part, so every plugin for room finds less. It
+is more important than any pod, has no labels, ports or volumes, and is never a victim. At the placement of a pod with usable
+reservations, their rooms are lifted. A reservation may replace a running pod (``preAllocation``). At its placement, one such pod
+of each node is lifted; the pod of its node is its owner from then on.
 
-Which pods were given a part follows from the passes, and from the owners that the status names. What is kept of a reservation has
-no conditions, so that a trial that gives and takes back leaves no trace.
+The pods with a part follow from the passes, and from the owners in the status. The kept reservation has no conditions, so a trial
+with gifts and returns leaves no trace.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """
@@ -38,23 +38,23 @@ from reactors.scheduling.reservations.questions import (
 )
 from reactors.scheduling.shape import Assumed, holds
 
-#: The priority of a pod that holds room: nobody is more important.
+#: The priority of a pod holding room: the highest.
 HIGHEST = 2**31 - 1
 
 
 class Reservations:
-    """Follows the reservations of one cluster, and gives of them. ``assumed``: pods with a node ahead of the history."""
+    """Follows the reservations of one cluster, and gives parts of them. ``assumed``: pods with a node ahead of the history."""
 
     def __init__(
         self, cluster: ClusterState, columns: PodCounter, assumed: Mapping[str, Assumed]
     ) -> None:
         self._cluster, self._columns, self._assumed = cluster, columns, assumed
         self.known = KnownReservations(cluster, columns, assumed)
-        #: The newest tick: times that end are told by ticks.
+        #: The newest tick: only ticks end times.
         self._ticked_us = 0
 
     def begin(self, saved: SavedReservations | None = None) -> None:
-        """Know what exists, and what was known by a snapshot or by another policy."""
+        """Read the existing objects, and the state from a snapshot or from another policy."""
         rows = self._cluster.reservations
         if saved is not None:
             self._ticked_us, self.known.statuses = saved.ticked_us, dict(saved.statuses)
@@ -68,15 +68,15 @@ class Reservations:
                 self._saw(rows[uid])
 
     def saved(self) -> SavedReservations:
-        """What a snapshot holds."""
+        """The part of a snapshot for reservations."""
         return SavedReservations(
             dict(sorted(self.known.statuses.items())), self.known.given_parts, self._ticked_us
         )
 
     def handed_on(self, bound: set[str]) -> SavedReservations:
-        """What another policy goes on with, which binds only the pods of ``bound``."""
+        """The state for another policy, with binds only for the pods of ``bound``."""
         found = self.saved()
-        # A reservation that nobody binds any more takes nobody's place.
+        # A reservation without a bind replaces no pod.
         ended = [uid for uid, one in found.statuses.items() if one.phase in WITHOUT_NODE]
         pods = self._cluster.pods
         bound = bound | {uid for uid in found.given if (pod := pods.get(uid)) and pod.node}
@@ -109,7 +109,7 @@ class Reservations:
         return has_moved
 
     def elapse(self, at_us: int) -> list[str]:
-        """The reservations whose time is over from now on, or is not over after all, as the clock was wrong."""
+        """The reservations expired from now on, or no longer expired after a correction of the clock."""
         self._ticked_us = at_us
         found = []
         for uid, row in self._cluster.reservations.items():
@@ -127,7 +127,7 @@ class Reservations:
         return found
 
     def give(self, pod: Pod, uid: str) -> None:
-        """A pod that has no node yet uses a reservation from now on."""
+        """A pod without a node uses a reservation from now on."""
         row = self._cluster.reservations[uid]
         self.known.given_parts[pod.uid] = ReservationShare(uid, requested(pod.demand))
         self._set(uid, self._allocated(row, self.known.statuses[uid], pod.uid))
@@ -140,13 +140,13 @@ class Reservations:
             self._set(given.reservation, rules.unreserved(status, pod, given.request))
 
     def hold(self, uid: str, node: str) -> None:
-        """A pass gives a reservation a node. The reservation holds its room there, less what the pod has whose place it takes."""
+        """A pass places a reservation. It holds its room there, less the room of its replaced pod."""
         row, status = self._cluster.reservations[uid], self.known.statuses[uid]
         left = rules.left(row.reserved, status.allocated)
         self._columns.place(_held(row, node, left), node)
 
     def take_place(self, uid: str, node: str) -> None:
-        """The pod of a node whose place a reservation takes is its owner from now on; nothing where there is none."""
+        """The replaced pod of a node owns the reservation from now on; nothing without one."""
         row = self._cluster.reservations[uid]
         found = self.known.replaceable(row).get(node)
         if found is not None:
@@ -154,7 +154,7 @@ class Reservations:
             self._set(uid, self._allocated_ahead(self.known.statuses[uid], found.uid))
 
     def give_place_back(self, uid: str) -> None:
-        """A reservation does not get its node after all: whose place it took owns nothing of it."""
+        """A reservation does not get its node after all: its replaced pod owns no part of it."""
         for pod in self.known.statuses[uid].owners:
             self.give_back(pod)
 
@@ -167,14 +167,14 @@ class Reservations:
             if found is not None and holds(found) and self.known.named.may_own(row, found):
                 self._own(found, row)
             elif found is not None and row.node and found.node not in ("", row.node):
-                # Somebody else gave it another node than that where it took the pod's place.
+                # Another program gave it another node than the replaced pod's.
                 if self.known.given(pod) == uid:
                     self.give_back(pod)
             if self.known.given(pod) == uid:
                 status = self._allocated(row, status, pod)
         is_used_up = before is not None and before.phase == SUCCEEDED and before.node == row.node
         if not is_active(row.phase, row.node):
-            # Its owners go on as pods like all others, but for those whose place it is about to take.
+            # Its owners go on as ordinary pods, without the one it is about to replace.
             owners = status.owners if uid in self._assumed else ()
             status = Status(row.phase, row.node)
             for pod in owners:
@@ -185,7 +185,7 @@ class Reservations:
         self._set(uid, rules.expired(status) if is_late else status)
 
     def _bound(self, pod: Pod) -> bool:
-        """A pod is seen on a node: it uses what it was given there, and what names it as its owner. Whether there is other room."""
+        """A pod was observed on a node: it uses its part there, and the reservation naming it. Whether the room changed."""
         uid = self.known.given(pod.uid)
         if uid and self.known.statuses[uid].node != pod.node:
             self.give_back(pod.uid)
@@ -210,7 +210,7 @@ class Reservations:
 
     def _gone(self, pod: Pod) -> bool:
         if not pod.node:
-            # Whoever was never bound used nothing up.
+            # A pod without a bind has used nothing up.
             self.give_back(pod.uid)
             return False
         given = self.known.given_parts.pop(pod.uid, None)
@@ -258,14 +258,14 @@ def _has_left(before: Pod, after: object) -> bool:
 
 
 def _may_return(row: Reservation, status: Status, known: Mapping[str, Pod]) -> bool:
-    """Whether its single use is by a pod that is not bound yet, and may be another's again."""
+    """Whether its single use is by an unbound pod, and may become another's."""
     is_used_up = status.phase == SUCCEEDED and is_active(row.phase, row.node)
     pods = (known.get(pod) for pod in status.owners)
     return is_used_up and any(pod is not None and not pod.node for pod in pods)
 
 
 def _held(row: Reservation, node: str, amounts: Amounts) -> Pod:
-    """The pod that holds room on a node."""
+    """The pod holding room on a node."""
     demand = {f"requests.{name}": amount for name, amount in amounts.items()}
     return Pod(
         row.uid, "", row.name, row.version, row.seen_us, "Pending", node, False, row.created_us, HIGHEST, "", None, {}, {}, demand

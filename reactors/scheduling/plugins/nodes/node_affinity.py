@@ -57,7 +57,7 @@ class NodeAffinity(msgspec.Struct, frozen=True):
         return Status(Code.SUCCESS, nodes=nodes)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that the pod does not select."""
+        """Nodes not selected by the pod."""
         selected = required_nodes(cycle.pod.constraints, cycle.columns)
         if selected is None:
             return ()
@@ -73,11 +73,11 @@ class NodeAffinity(msgspec.Struct, frozen=True):
         return f"let nodeSelector and nodeAffinity select {cycle.columns.names[row]}"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Only a pod that prefers nodes scores them."""
+        """Only a pod with preferences scores nodes."""
         return None if _preferred(cycle.pod) else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The weights of the terms that fit."""
+        """The weights of the matching terms."""
         found = np.zeros(len(cycle.columns.nodes), np.int64)
         for one in _preferred(cycle.pod):
             found += one.weight * nodes_of(one.preference, cycle.columns)
@@ -89,7 +89,7 @@ class NodeAffinity(msgspec.Struct, frozen=True):
 
 
 def _named(term: NodeSelectorTerm) -> set[str] | None:
-    """The nodes that a term names; None where it names none and so may mean any."""
+    """The nodes named in a term; None if it names none, so it may match any."""
     found: set[str] | None = None
     for one in term.match_fields or ():
         if one.key == NAME and one.operator == "In":

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node takes that one."""
+"""NodeName: a pod with a node name fits that node only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON = "node(s) didn't match the requested node name"
 
 
 class NodeName(msgspec.Struct, frozen=True):
-    """Leaves the node that ``spec.nodeName`` names."""
+    """Allows only the node in ``spec.nodeName``."""
 
     name: ClassVar[str] = "NodeName"
     is_local: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from reactors.scheduling.framework.contract import ONE_CHANGE, Cycle, Refused
 from reactors.scheduling.plugins.nodes.taint_toleration import tolerates
 from reactors.scheduling.queueing.hints import Hint
 
-#: The taint that stands for a cordon: who tolerates it may go there.
+#: The taint of a cordon: pods tolerating it may be placed there.
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REASON = "node(s) were unschedulable"
 

@@ -1,6 +1,6 @@
-"""TaintToleration: taints keep pods away that do not tolerate them, or make a node worse.
+"""TaintToleration: taints exclude pods without a toleration, or lower a node's score.
 
-Every pod tolerates for a while that its node is not ready or unreachable, as the API server writes it.
+Every pod tolerates a not ready or unreachable node for a while, by the API server's default.
 
 Source: Kubernetes, "Taints and Tolerations".
 """
@@ -29,20 +29,20 @@ _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DEFAULTS = tuple(Toleration(key, "Exists", "", "NoExecute") for key in _NOT_READY)
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _SOFT = "PreferNoSchedule"
-#: Operators that are compared, "" as ``Equal``; of another one so many letters are named.
+#: Operators supported in comparisons, "" as ``Equal``; the name of another one is cut to so many letters.
 _KNOWN = ("", "Equal", "Exists")
 LONGEST = 32
 
 
 class TaintToleration(msgspec.Struct, frozen=True):
-    """Looks at each distinct set of taints once."""
+    """Evaluates each distinct set of taints once."""
 
     name: ClassVar[str] = "TaintToleration"
     is_local: ClassVar[bool] = True
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes with a taint that the pod does not tolerate, and nodes of which not all taints are known."""
+        """Nodes with a taint not tolerated by the pod, and nodes with unknown taints."""
         columns, refused = cycle.columns, []
         by_reason: dict[str, list[int]] = {}
         for at, taints in enumerate(columns.labels.taints):
@@ -62,7 +62,7 @@ class TaintToleration(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Tolerate what is not tolerated."""
+        """Tolerate the taints."""
         columns = cycle.columns
         untolerated = _untolerated(cycle.pod, columns.labels.taints[columns.labels.taint_set[row]])
         taints = [
@@ -73,7 +73,7 @@ class TaintToleration(msgspec.Struct, frozen=True):
         return f"tolerate {' and '.join(taints)}" if taints else "give the node fewer labels"
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """How many taints that ask pods to stay away are not tolerated."""
+        """The number of PreferNoSchedule taints not tolerated."""
         counts = [
             sum(one.effect == _SOFT and not tolerates(cycle.pod, one) for one in taints)
             for taints in cycle.columns.labels.taints
@@ -101,7 +101,7 @@ def _reason(pod: Pod, taint: Taint) -> str:
 
 
 def _uncompared(pod: Pod, taint: Taint) -> list[str]:
-    """Operators of tolerations for this taint that are not compared."""
+    """Unsupported operators of tolerations for this taint."""
     own = pod.constraints.tolerations if pod.constraints else ()
     return sorted({one.operator[:LONGEST] for one in own if one.operator not in _KNOWN and _names(one, taint)})  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Plugins that order the queue."""
+"""Plugins for the order of the queue."""

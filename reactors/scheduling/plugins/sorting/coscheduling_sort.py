@@ -1,4 +1,4 @@
-"""CoschedulingSort: of pods of one priority those with the higher label ``koordinator.sh/priority`` go first.
+"""CoschedulingSort: among pods of equal priority a higher label ``koordinator.sh/priority`` comes first.
 
 It takes the place of PrioritySort.
 
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 class CoschedulingSort(msgspec.Struct, frozen=True):
-    """Sorts by priority, then by the label, then by who waits longest, then by name."""
+    """Sorts by priority, then by the label, then by the longer wait, then by name."""
 
     name: ClassVar[str] = "CoschedulingSort"
     is_local: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""YodaSort: the pod with the larger ``scv/priority`` is next, then the one that waits longer.
+"""YodaSort: a larger label ``scv/priority`` comes first, then a longer wait.
 
 Source: Yoda-Scheduler, pkg/yoda/sort.
 """

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node attaches only so many volumes of a CSI driver.
+"""NodeVolumeLimits: a node attaches a limited number of volumes of a CSI driver.
 
 Source: Kubernetes, "Node-specific Volume Limits".
 """
@@ -32,7 +32,7 @@ class NodeVolumeLimits(msgspec.Struct, frozen=True):
         return None if claims_of(cycle.pod) else SKIP
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that would have to attach too many."""
+        """Nodes above their limit with the pod's volumes."""
         volumes = cycle.columns.volumes
         claims = [volumes.claim(*key) for key in claims_of(cycle.pod)]
         wanted = [volumes.attachment(one) for one in claims if one is not None]

@@ -1,9 +1,9 @@
-"""VolumeBinding: a pod goes where its volumes can be reached.
+"""VolumeBinding: a pod needs a node with access to its volumes.
 
-Whose claim is bound goes to the nodes that the volume's node affinity means. A volume that is made for its first pod
-(``WaitForFirstConsumer``) is made where the storage class allows it, on the node that is chosen: before the pod is
-bound the node is named on the claim, and the claim waited for. A claim that might get a volume which exists already, or that
-selects volumes by labels, is left to kube-scheduler, since that writes such volumes: the pod waits, and its reason says so.
+A pod with a bound claim fits the nodes of the volume's node affinity. A volume for its first pod (``WaitForFirstConsumer``) is
+created within the storage class's topology, on the chosen node: before the pod is bound the node is written on the claim, and the
+claim's binding awaited. A claim may fit an existing volume, or select volumes by labels. It is left to kube-scheduler, the writer
+of such volumes: the pod waits, with this reason.
 
 Source: Kubernetes, "Persistent Volumes", "Volume Binding Mode".
 """
@@ -31,13 +31,13 @@ from reactors.scheduling.queueing.hints import Hint
 CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 NOWHERE = "node(s) didn't find available persistent volumes to bind"
-#: The provisioner of classes whose volumes nobody makes.
+#: The provisioner of classes without dynamic volumes.
 NOBODY = "kubernetes.io/no-provisioner"
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class VolumeBinding(msgspec.Struct, frozen=True):
-    """Claims that are bound, by the node affinity of their volumes; others by where a volume can be made."""
+    """Bound claims, by the node affinity of their volumes; others by the nodes for a new volume."""
 
     name: ClassVar[str] = "VolumeBinding"
     is_local: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class VolumeBinding(msgspec.Struct, frozen=True):
         return Status(Code.UNRESOLVABLE, why) if why else None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that do not reach one of the volumes, the first of the claims that says so counts; and where none can be made."""
+        """Nodes without access to one of the volumes, for the first refusing claim; and nodes without a new volume."""
         columns = cycle.columns
         left = np.ones(len(columns.nodes), np.bool_)
         conflict, missing, nowhere = (np.zeros_like(left) for _ in range(3))
@@ -76,7 +76,7 @@ class VolumeBinding(msgspec.Struct, frozen=True):
         return [one for reason, nodes in found for one in _refused(reason, nodes[rows])]
 
     async def pre_bind(self, cycle: BindCycle) -> Prepared:
-        """Name the node on the claims that are not bound, and wait until they are."""
+        """Write the node on the unbound claims, and wait until they are bound."""
         claims = [
             UnboundClaim(
                 one.namespace, one.name, one.uid, one.version, one.selected_node, one.is_bound
@@ -155,7 +155,7 @@ def _unbound(cycle: Cycle) -> Iterator[str]:
 
 
 def _possible(cycle: Cycle, claim: Pvc) -> Bools:
-    """The nodes for which a volume can be made for a claim."""
+    """The nodes for a new volume of a claim."""
     columns = cycle.columns
     count, made_by = len(columns.nodes), columns.volumes.storage_class(claim.storage_class)
     if made_by is None or made_by.provisioner in ("", NOBODY):

@@ -1,6 +1,6 @@
-"""VolumeRestrictions: a claim that one pod may use is used by one.
+"""VolumeRestrictions: a ReadWriteOncePod claim is used by one pod at a time.
 
-Disks that a pod's volumes name themselves are not looked at: such a pod does not come so far (KnownTerms).
+Disks named in a pod's own volumes are ignored: KnownTerms keeps such a pod back.
 
 Source: Kubernetes, "Persistent Volumes", access mode ReadWriteOncePod.
 """
@@ -33,7 +33,7 @@ class VolumeRestrictions(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.GONE, Hint.CLAIM})
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """A claim that does not exist is waited for."""
+        """A missing claim is waited for."""
         volumes = cycle.columns.volumes
         for name in named_claims(cycle.pod):
             if volumes.claim(cycle.pod.namespace, name) is None:
@@ -56,14 +56,14 @@ class VolumeRestrictions(msgspec.Struct, frozen=True):
 
 
 def named_claims(pod: Pod) -> Iterator[str]:
-    """The claims that a pod names, without those of its ephemeral volumes."""
+    """The claims of a pod, without those of its ephemeral volumes."""
     found = pod.constraints
     if found is not None:
         yield from (one for one in found.claims if one not in found.ephemeral_claims)
 
 
 def _taken(cycle: Cycle) -> str:
-    """A claim of one pod alone that another one uses; "" for none."""
+    """A ReadWriteOncePod claim used by another pod; "" for none."""
     volumes, namespace = cycle.columns.volumes, cycle.pod.namespace
     for name in named_claims(cycle.pod):
         claim = volumes.claim(namespace, name)

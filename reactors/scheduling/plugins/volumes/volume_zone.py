@@ -17,7 +17,7 @@ from reactors.scheduling.plugins.volumes.volume_restrictions import NOT_FOUND, n
 from reactors.scheduling.queueing.hints import Hint
 
 REASON = "node(s) had no available volume zone"
-#: The labels of zones and regions, and those that older ones became.
+#: The labels of zones and regions, and the newer names of older ones.
 LABELS = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -34,7 +34,7 @@ class VolumeZone(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.CLAIM, Hint.VOLUME})
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """A pod waits for the volumes that its claims name; one whose volumes have no zone goes anywhere."""
+        """A pod waits for the volumes of its claims; one with volumes without a zone fits anywhere."""
         for name in named_claims(cycle.pod):
             if why := _missing(cycle, name):
                 return Status(Code.UNRESOLVABLE, why)
@@ -64,7 +64,7 @@ class VolumeZone(msgspec.Struct, frozen=True):
 
 
 def _missing(cycle: Cycle, name: str) -> str:
-    """What is not there of a claim, in kube-scheduler's words; "" = nothing that this plugin needs."""
+    """A missing part of a claim, in kube-scheduler's words; "" = nothing needed by this plugin is missing."""
     volumes = cycle.columns.volumes
     claim = volumes.claim(cycle.pod.namespace, name)
     if claim is None:
@@ -81,7 +81,7 @@ def _missing(cycle: Cycle, name: str) -> str:
 
 
 def _zones(cycle: Cycle) -> Iterator[tuple[str, list[str]]]:
-    """The labels of the pod's volumes, and the zones that each names."""
+    """The labels of the pod's volumes, and the zones of each."""
     volumes = cycle.columns.volumes
     for name in named_claims(cycle.pod):
         claim = volumes.claim(cycle.pod.namespace, name)
