@@ -1,10 +1,9 @@
-"""Whose limits are which: the policy as an operator writes it, and the limits of one notebook as it comes out.
+"""The culling policy of an operator, and the limits of one notebook by it.
 
-The first rule that fits a notebook overrides the policy's own numbers; the notebook's annotations then override the idle
-limit within the policy's bounds, or exempt it. What an annotation says unreadably is left out, and named in
-``Limits.ignored``, so that the refusal can be shown to its owner.
+The first rule matching a notebook overrides the policy's own numbers. The notebook's annotations then override the idle limit
+within the policy's bounds, or exempt it. An unreadable annotation is ignored, and named in ``Limits.ignored`` for its owner.
 
-Source: docs/culling.md (defaults; what users of the other cullers ask for); docs/reliability.md.
+Source: docs/culling.md (defaults; requests of other cullers' users); docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class CullingRule(BaseModel):
     image: str = "*"
 
     def fits(self, subject: NotebookSubject) -> bool:
-        """Whether the rule is about this notebook."""
+        """Whether the rule matches this notebook."""
         return (
             fnmatchcase(subject.namespace, self.namespace)
             and fnmatchcase(subject.team, self.team)
@@ -148,7 +147,7 @@ class CullingPolicy(ReactorPolicy):
 
 
 class NotebookSubject(msgspec.Struct, frozen=True):
-    """A notebook as rules see it. ``team`` and ``image`` "" = unknown, which only `*` fits."""
+    """A notebook in the form for rules. ``team`` and ``image`` "" = unknown, matched by `*` only."""
 
     namespace: str
     team: str = ""
@@ -157,7 +156,7 @@ class NotebookSubject(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one notebook. Spans in seconds; see :class:`CullingPolicy` for their meaning."""
+    """The limits of one notebook. Spans in seconds; see :class:`CullingPolicy` for their meaning."""
 
     idle_seconds: int = 3_600
     presence_seconds: int = 8 * 3_600
@@ -174,12 +173,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     exempt: bool = False
     keep_until_us: int | None = None
     quiet: tuple[QuietWindow, ...] = ()
-    #: Annotations that were there and could not be followed.
+    #: Unusable annotations of the notebook.
     ignored: tuple[str, ...] = ()
 
 
 def limits_of(policy: CullingPolicy, subject: NotebookSubject) -> Limits:
-    """The limits of one notebook: the policy's, the first fitting rule's, the notebook's own, the later ones first."""
+    """The limits of one notebook: the policy's, the first matching rule's, the notebook's own; later ones win."""
     rule = next((rule for rule in policy.rules if rule.fits(subject)), CullingRule())
     asked_seconds, exempt, ignored = _asked(policy, subject.annotations)
     limits = {
@@ -208,7 +207,7 @@ _OVERRIDDEN = tuple(name for name in CullingRule.model_fields if name in Culling
 def _asked(
     policy: CullingPolicy, annotations: Mapping[str, str]
 ) -> tuple[int | None, bool, tuple[str, ...]]:
-    """What the annotations ask for: idle seconds within the bounds, exemption, and those not followed."""
+    """The annotations' requests: idle seconds within the bounds, exemption, and the ignored ones."""
     ignored = []
     idle = annotations.get(CULL_IDLE_AFTER)
     seconds = None if idle is None else parse_duration(idle)

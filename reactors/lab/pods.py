@@ -1,4 +1,4 @@
-"""Pods as the record shows them: the newest observation of each that runs, and the cores and GPUs that the ledger charges."""
+"""Pods on record: the newest observation of each running pod, and its cores and GPUs charged by the ledger."""
 
 from __future__ import annotations
 

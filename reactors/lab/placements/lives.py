@@ -1,4 +1,4 @@
-"""The life of each recorded pod with a wait for a node: its arrival, its node, its running time and its end.
+"""The life of each recorded pod with a wait for a node: its arrival, node, running time and end.
 
 It reads the whole record before a trial, as later events report earlier ends. Pure but for its own state.
 """

@@ -96,7 +96,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Life(msgspec.Struct):
-    """A charge of a quota for a workload on record, from its start to its end; 0 = to the end of the history."""
+    """A workload's charge on record, from start to end; 0 = to the end of the history."""
 
     uid: str
     from_us: int

@@ -1,4 +1,4 @@
-"""The size of an image on each node, for the images of pods: read from the nodes' texts at the first use of an image."""
+"""Sizes of pods' images on each node. They are read from the nodes' texts at the first use of an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of columns over nodes, one row for each node in the order of uids, and their values from nodes' reports. Pure."""
+"""Types of columns over nodes, and conversions of nodes' reports. Columns have one row for each node, by uid. Pure."""
 
 from __future__ import annotations
 

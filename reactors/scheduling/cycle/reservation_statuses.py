@@ -24,7 +24,7 @@ MOST_OWNERS = 32
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The status to write on a reservation; ``status`` None = the reservation is over for so long that it is deleted.
+    """The status to write on a reservation; ``status`` None = an ended reservation due for deletion.
 
     ``lost``: the missing node, as the condition of this.
     """

@@ -1,4 +1,4 @@
-"""Free room of the devices of all nodes, as columns of integers: nodes with the room of a pod, and their fill with it.
+"""Free room of the devices of all nodes, as columns of integers: fitting nodes, and their fill with a pod.
 
 The answer for each node is that of :func:`reactors.scheduling.devices.rules.chosen`, apart from boards allowing certain groups of
 cards only.

@@ -112,7 +112,7 @@ def whole_cards(request: Amounts, kind: str) -> Part:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The part of a pod on each of ``count`` devices of one kind; ``is_share``: others may be on the same card."""
+    """A pod's part of each of ``count`` devices of one kind; ``is_share``: others may share the card."""
 
     amounts: dict[str, int]
     count: int
@@ -243,7 +243,7 @@ class _Found(msgspec.Struct, frozen=True):
 def near(
     scope: Scope, part: Part, scores: Mapping[int, int], used: Collection[int], level: int
 ) -> tuple[int, ...]:
-    """Cards of the nearest scope with enough of them, of several a used one; () = none has.
+    """Cards of the nearest scope with enough of them, of several a used one; () = no scope has.
 
     ``scores`` has the cards with room for the part; ``level`` is the widest scope allowed.
     """

@@ -1,7 +1,7 @@
 """Binds a pod to its node by the Binding subresource, on the condition of its uid. At most once, and never to another node.
 
 The decision's id and the devices are annotations of the binding, in the one write with the node. A lost answer is no failure: the
-pod itself shows its node. A pod on the decided node is bound, whoever wrote it.
+pod itself shows its node. A pod on the decided node is bound, by any author.
 
 Source: Kubernetes API reference, "Binding"; docs/scheduling.md.
 """
@@ -73,7 +73,7 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """The result of a preparation before a bind: done; or, with a delay in seconds, not yet; or the reason against the node."""
+    """A preparation's result: done; not yet, with a delay in seconds; or a reason against the node."""
 
     delay_seconds: float = 0.0
     why: str = ""

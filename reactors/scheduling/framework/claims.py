@@ -1,4 +1,4 @@
-"""Writes the node of a pod on its claims, so their volumes are created there, and returns the pause before the next check.
+"""Writes the node of a pod on its claims, so their volumes are created there. Also returns the pause before the next check.
 
 One write for each claim, on the condition of its uid and version, so another program's node stays. If the node is removed again,
 the provisioner could create no volume there: the pod needs another node.

@@ -318,7 +318,7 @@ class Filter(Plugin, Protocol):
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """The result of a search for victims. ``node`` "" = preemption does not help; ``message`` says why."""
+    """The result of a search for victims. ``node`` "" = preemption does not help, for the reason in ``message``."""
 
     node: str = ""
     #: The pods to evict, the most important first.

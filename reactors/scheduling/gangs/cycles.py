@@ -86,7 +86,7 @@ class GangCycles:
         return ""
 
     def tried(self, uid: str) -> None:
-        """Count an attempt of a pod, whatever its result."""
+        """Count an attempt of a pod, successful or not."""
         gang = self._gangs.of(uid)
         if gang is None:
             return

@@ -1,4 +1,4 @@
-"""Patterns: the worth of the room left on a card, by prices of the best way to cut the known shares out of cards.
+"""Patterns: the worth of the room left on a card. Prices come from the best way to cut the known shares out of cards.
 
 Shares of 810 leave 190, almost useless; two of 470 leave 60. The arriving shares determine the wasted leftovers, as in a mill for
 rolls: the linear program to cover all shares with the fewest cards gives each size of share a price in cards, and a leftover is

@@ -1,4 +1,4 @@
-"""Domains: nodes sharing the text of a label, for example a zone, a rack or the nodes on one NVLink switch. Pure.
+"""Domains: nodes sharing the text of a label, such as a zone, a rack or one NVLink switch. Pure.
 
 Source: Kubernetes, "Topology-Aware Workload Scheduling"; docs/scheduling.md.
 """

@@ -54,7 +54,7 @@ def is_unseen(assigned_us: int, updated_us: int, interval_us: int, *, is_v1: boo
 
 
 def percent(used: Ints, capacity: Ints) -> Ints:
-    """Percent of the capacity, rounded to the nearest; a half goes up."""
+    """Percent of the capacity, rounded to the nearest; a half is rounded up."""
     some = np.maximum(capacity, 1)
     return np.asarray((200 * used + some) // (2 * some))
 

@@ -31,7 +31,7 @@ from reactors.scheduling.queueing.queue import Queued
 
 #: Most missing pods of a gang with a search for victims.
 MOST_SEATS = 100
-#: Most steps of a search, without victims beyond: the check of a possible victim, some 35 us of CPU, or half a try of a node.
+#: Most steps of a search; beyond it, no pod is evicted. A step checks a victim (some 35 us of CPU), or is half a try of a node.
 MOST_STEPS = 100_000
 
 

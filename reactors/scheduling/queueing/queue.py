@@ -211,7 +211,7 @@ class Queue:
         self._put(one, Place.BACKOFF, max(one.backoff_ends_us, at_us + rest_us))
 
     def rest(self, uid: str, until_us: int) -> None:
-        """A pod is not tried before a time, whatever comes; nothing if it may not be tried at all."""
+        """Hold a pod back until a time, even after helpful changes; nothing if it may not be tried at all."""
         one = self._all.get(uid)
         if one is None or one.place is Place.GATED:
             return

@@ -38,7 +38,7 @@ class NodeAffinity(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """Where every term names its nodes, only these are looked at."""
+        """If every term names its nodes, only these are evaluated."""
         found = cycle.pod.constraints
         affinity = found.affinity.node_affinity if found and found.affinity else None
         required = affinity.required if affinity is not None else None
