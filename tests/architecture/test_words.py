@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.product import files, nodes
 
 #: Relative words per 100 words of docstrings and comments, as measured and rounded up. A bound only falls.
-MOST = {"bus": 0.6, "projections": 0.3, "reactors": 3.2, "deploy": 1.5}
+MOST = {"bus": 0.6, "projections": 0.3, "reactors": 0.8, "deploy": 1.0}
 
 RELATIVE = re.compile(r"\b(what|who|that|which|whom|whose)\b", re.IGNORECASE)
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")

@@ -253,10 +253,7 @@ class Scheduler:
                 self.queues[name].add(pod, pod.started_us, at_us)
 
     def _reserved(self, row: Reservation, at_us: int) -> None:
-        """Follow an observed reservation: it waits for a node like a pod, has one, or is over.
-
-        Nothing without a profile for reservations.
-        """
+        """Follow an observed reservation: waiting, placed or ended. Nothing without a profile for reservations."""
         if self.reservations is None:
             return
         if row.phase not in WITHOUT_NODE:

@@ -208,7 +208,7 @@ class Gangs:
         return uid in self._lost
 
     def _saw(self, uid: str, pod: Pod | None) -> Iterable[str]:
-        """Set a pod's state, None = gone; returns the gangs with another count by it."""
+        """Set a pod's state, None = gone. Returns the gangs it leaves, joins or changes in their counts."""
         terms = pod.constraints.gang if pod is not None and pod.constraints is not None else None
         key, before = "", self._of.get(uid, "")
         if pod is not None and terms is not None and not pod.is_terminating:
@@ -254,10 +254,7 @@ class Gangs:
             self.cycles.left(gang.key, uid, is_over=not gang.pods)
 
     def _weigh(self, key: str) -> Sequence[str]:
-        """Check a changed gang: whether its pods may be tried, and pods of gangs naming it.
-
-        Returns the pods with another answer.
-        """
+        """Check a changed gang and the gangs naming it. Returns the pods with another answer about their attempts."""
         gang = self.all.get(key)
         needs = self.needs(key) if gang is not None else None
         if gang is not None and needs is not None and needs.least is not None:

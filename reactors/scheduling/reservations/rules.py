@@ -125,7 +125,7 @@ def left(reserved: Amounts, allocated: Amounts) -> dict[str, int]:
 
 
 def fits(request: Amounts, reserved: Amounts, allocated: Amounts) -> bool:
-    """Whether a pod's whole request is left in a reservation; resources not reserved are not."""
+    """Whether a reservation has room for a pod's whole request. Resources not reserved have no room."""
     free = left(reserved, allocated)
     return all(amount <= free.get(name, 0) for name, amount in request.items())
 
@@ -232,7 +232,7 @@ def owner_gone(status: Status, uid: str, request: Amounts) -> Status:
 
 
 def expired(status: Status) -> Status:
-    """Its time is over, or its node is gone, in any phase."""
+    """The status of an expired reservation, or of one without its node, after any phase."""
     failed = msgspec.structs.replace(status, phase=FAILED)
     return _with(failed, ReservationCondition("Ready", False, EXPIRED))
 

@@ -6,7 +6,7 @@ reservations, their rooms are lifted. A reservation may replace a running pod (`
 of each node is lifted; the pod of its node is its owner from then on.
 
 The pods with a part follow from the passes, and from the owners in the status. The kept reservation has no conditions, so a trial
-with gifts and returns leaves no trace.
+leaves no trace.
 
 Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 """
