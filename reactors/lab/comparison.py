@@ -165,7 +165,7 @@ def interval(found: Iterable[Seconds]) -> Amount:
 
 
 def around(seconds: int, unsure_s: int) -> Seconds:
-    """An unsure number of seconds. Where there are none, it is sure."""
+    """A number of seconds with its uncertainty. 0 is sure."""
     unsure_s = unsure_s if seconds else 0
     return seconds - unsure_s, seconds, seconds + unsure_s
 
@@ -185,7 +185,7 @@ def decision_changes(
     make: Callable[[str, Decision, int | None, int | None], K],
     is_same: Callable[[Decision, Decision], bool] = lambda one, other: True,
 ) -> list[K]:  # fmt: skip
-    """Decisions on record beside those of the trial on the same subject, by time."""
+    """Decisions on record paired with those of the trial on the same subject, by time."""
     left: dict[Any, list[Decision]] = {}
     for one in recorded:
         left.setdefault(subject(one), []).append(one)

@@ -313,7 +313,7 @@ def written(row: Migration) -> MigrationStatus:
 
 
 def is_same(one: MigrationStatus, other: MigrationStatus) -> bool:
-    """Whether two statuses say the same, but for messages."""
+    """Whether two statuses are equal, apart from messages."""
     first, second = (
         {(c.type, c.is_true, c.reason) for c in status.conditions} for status in (one, other)
     )

@@ -45,10 +45,10 @@ from reactors.migration.shape import (
 
 #: The actions of steps.
 RESERVE, EVICT, DROP = "reserve", "evict", "drop"
-#: A job is deleted so long after its ttl; one without a ttl so long after it was made.
+#: The time from a job's ttl to its deletion; for a job without a ttl, from its creation.
 AFTER_TTL_US = 300 * SECOND_US
 WITHOUT_TTL_US = 1800 * SECOND_US
-#: No job takes more transitions at once.
+#: Most transitions of a job at once.
 MOST = 16
 
 

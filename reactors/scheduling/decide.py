@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reactors.scheduling.cycle.passes import Scheduler
     from reactors.scheduling.state import SchedulingState
 
-#: Largest part of a pass, bytes; a message of the stream carries no more (:class:`bus.streams.Stream`).
+#: Largest part of a pass, bytes: the limit of a message of the stream (:class:`bus.streams.Stream`).
 MOST_BYTES = 64 * 1024
 #: Most recorded reasons of one plugin for one pod, those of the most nodes; and the length of one.
 MOST_REASONS = 20

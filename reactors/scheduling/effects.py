@@ -77,7 +77,7 @@ class PlacementSource:
         return self._replica.sequence
 
     async def moved(self, seconds: float) -> None:
-        """Return when more was read, or after so long."""
+        """Return after new events, or after so long."""
         await self._moves.next(seconds)
 
     def decisions(self) -> Iterator[tuple[str, str]]:
@@ -86,7 +86,7 @@ class PlacementSource:
             yield from ((one.uid, one.decision) for one in self._state.outstanding)
 
     def placement(self, uid: str) -> Placement | None:
-        """Where a pod shall go; None where nothing is outstanding of it, or nothing may be done."""
+        """The decided placement of a pod; None if none is outstanding, or effects are not allowed."""
         if self._replica.policies.is_paused:
             return None
         scheduler, pod = self._state.scheduler, self._replica.cluster_state.pods.get(uid)
@@ -124,7 +124,7 @@ class PlacementSource:
         )
 
     def overtaken(self, placement: Placement) -> str:
-        """Why a pod must not be bound as it was decided; "" = it may."""
+        """The reason why a pod must not be bound as decided; "" = it may."""
         current, scheduler = self._replica.policies.of(NAME), self._state.scheduler
         found = scheduler.assumed.get(placement.uid) if scheduler is not None else None
         if found is None:
@@ -215,7 +215,7 @@ def subject(profile: str, namespace: str, name: str, uid: str) -> NoticedPod:
 
 
 def announce_bound(notices: PodNotices, placement: Placement) -> None:
-    """A pod was bound."""
+    """Report a bound pod."""
     one = subject(placement.profile, placement.namespace, placement.name, placement.uid)
     notices.bound(one, placement.node)
 
@@ -251,7 +251,7 @@ async def settle(
     events = []
     for profile, failed in by_profile.items():
         fact, now_us = BindSettled(failed=tuple(failed)), clock.now_us()
-        # Two processes may find the same at the same time in other words.
+        # Two processes may find the same at the same time with other words.
         digest = hashlib.sha256(msgspec.json.encode((now_us, fact))).hexdigest()[:32]
         events.append(
             fact.event(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The reason of an eviction for a more important pod on a node.
 PREEMPTED = "pod-preempted"
-#: A decision may be done so long after it was made.
+#: The time from a decision to its expiry.
 EXPIRES_US = 300 * SECOND_US
 
 
@@ -75,5 +75,5 @@ def overtaken(state: SchedulingState, decision: Decision, policy: SchedulingPoli
 
 
 def managed(state: SchedulingState) -> int:
-    """How many pods have a node."""
+    """The number of pods with a node."""
     return int(state.scheduler.columns.pods.sum()) if state.scheduler is not None else 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:
-    """See :func:`reactors.scheduling.decide.concluded`; nothing where nothing is scheduled."""
+    """See :func:`reactors.scheduling.decide.concluded`; nothing without scheduling."""
     if state.scheduler is None:
         return ()
     from reactors.scheduling.decide import concluded as made

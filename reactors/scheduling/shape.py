@@ -47,7 +47,7 @@ class Assumed(msgspec.Struct):
     at_us: int
     is_shadow: bool
     cards: tuple[int, ...]
-    #: Its place in the queue, if it must wait again.
+    #: Its position in the queue for another wait.
     added_us: int
     number: int
     attempts: int
@@ -59,7 +59,7 @@ class Assumed(msgspec.Struct):
 
     @property
     def deadline_us(self) -> int:
-        """When it should have been confirmed."""
+        """The end of the wait for its confirmation."""
         return self.at_us + CONFIRMED_US
 
 

@@ -75,13 +75,13 @@ class SavedScheduling(msgspec.Struct):
     nominated: list[Nominated]
     evicting: dict[str, Evicting]
     rested: dict[str, Rested]
-    #: None where no plugin learns.
+    #: None without a learning plugin.
     arrivals: SavedArrivals | None
     #: None without a plugin for quotas.
     quotas: SavedAdmission | None
-    #: None where nothing is scheduled.
+    #: None without scheduling.
     gangs: SavedGangs | None
-    #: None where no plugin asks for them.
+    #: None without a plugin for them.
     reservations: SavedReservations | None
 
 
@@ -101,7 +101,7 @@ class SchedulingState(Part):
         self._load, self._load_quotas = scheduler_of, quotas_of
         #: Admission's state, if a plugin reads it.
         self.quotas: QuotaState | None = None
-        #: None while nothing is scheduled.
+        #: None without scheduling.
         self.scheduler: Scheduler | None = None
         #: The newest event folded here, and its time.
         self.sequence = 0
@@ -270,7 +270,7 @@ class SchedulingState(Part):
         return self.scheduler.assumed_pods.outstanding() if self.scheduler is not None else ()
 
     def overtaken(self, found: Assumed) -> str:
-        """Why a pod must not be bound as it was decided, a token; "" = it may."""
+        """The reason why a pod must not be bound as decided, as a token; "" = it may."""
         if self.scheduler is None:
             return "settled"
         return self.scheduler.assumed_pods.overtaken(found, self.at_us)

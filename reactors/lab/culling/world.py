@@ -292,7 +292,7 @@ class NotebookWorld:
 
 
 def _as(fact: Fact, event: Event, **changed: Any) -> Event:
-    """``event`` with another body."""
+    """``event`` with another fact."""
     return event_at(msgspec.structs.replace(fact, **changed), event.key, event)
 
 

@@ -69,7 +69,7 @@ def _of_memory(pod: Pod, memory: int) -> tuple[int, int]:
     if shared:
         return min(shared, MOST_CARDS + 1), min(-(-milli // shared), WHOLE)
     if part <= 100:
-        # Bytes lie on one card, however many they are.
+        # A request in bytes is for one card, however large.
         return 1, min(milli, WHOLE)
     return min(-(-part // 100), MOST_CARDS + 1), WHOLE
 
@@ -79,7 +79,7 @@ def _asked(pod: Pod, names: Sequence[str]) -> int:
 
 
 def memory_of(allocatable: Mapping[str, str]) -> int:
-    """Bytes of memory of each card of a node; 0 where it does not say."""
+    """Bytes of memory of each card of a node; 0 if not reported."""
     count = count_of(allocatable)
     try:
         found = next((observed_quantity(allocatable[name]) for name in _MEMORY if name in allocatable), 0)  # fmt: skip

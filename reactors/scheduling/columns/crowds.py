@@ -28,7 +28,7 @@ class Crowd(msgspec.Struct):
     affinity: Affinity | None
     #: Labels in its terms and missing in the history.
     unkept: tuple[str, ...] = ()
-    #: How many are on each row.
+    #: The number of these pods on each row.
     on: dict[int, int] = {}
 
 
@@ -62,7 +62,7 @@ class Crowds:
                 self._choosy.pop(key, None)
 
     def move(self, rows: Mapping[int, int]) -> None:
-        """The rows have new numbers."""
+        """Renumber the rows."""
         for crowd in self._all.values():
             crowd.on = {rows[row]: count for row, count in crowd.on.items()}
 

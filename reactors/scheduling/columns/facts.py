@@ -30,7 +30,7 @@ class ClusterFacts:
         self.arrivals: Arrivals | None = None
 
     def follow(self, change: Change) -> None:
-        """The cluster changed."""
+        """Follow the changes of the cluster."""
         if self.arrivals is not None and change.before is None and isinstance(change.after, Pod):
             self.arrivals.count(change.after)
         elif change.kind == Scv.kind:
@@ -56,7 +56,7 @@ class ClusterFacts:
         return self._scvs
 
     def forget_scvs(self) -> None:
-        """The cards of Scv objects, or the rows of nodes, are others."""
+        """Forget the cards after a change of Scv objects, or of the rows of nodes."""
         self._scvs = None
 
     def load(self, node: str) -> NodeLoad | None:

@@ -36,7 +36,7 @@ class ImageSizes:
             sizes[row] = size_in(text, image)
 
     def forget(self) -> None:
-        """The rows have new numbers."""
+        """Forget all sizes after a change of the rows."""
         self._sizes.clear()
 
 

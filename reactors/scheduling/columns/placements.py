@@ -39,7 +39,7 @@ class Placements:
         self.ahead: dict[str, Placed] = {}
 
     def follow(self, change: Change) -> Placed | None:
-        """A pod changed: where it counts now; None = nowhere."""
+        """The node of a changed pod; None = on none."""
         after = change.after
         found = self.seen(after) if isinstance(after, Pod) and holds(after) else None
         if found is not None or after is None:

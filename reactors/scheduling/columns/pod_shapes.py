@@ -79,5 +79,5 @@ def typical_kinds(counts: Mapping[Kind, int]) -> list[tuple[Kind, float]]:
             break
         covered += count
         found.append((kind, count))
-    # Part of the part, in this order: the published scores hang on the last bit.
+    # A fraction of a fraction, in this order: the published scores depend on the last bit.
     return [(kind, count / total / (covered / total)) for kind, count in found]

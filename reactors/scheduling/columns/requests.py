@@ -56,5 +56,5 @@ class Requests:
         return found
 
     def clear(self) -> None:
-        """The columns of resources are others."""
+        """Forget all requests after a change of the resources' columns."""
         self._known.clear()

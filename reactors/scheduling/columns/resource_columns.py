@@ -45,7 +45,7 @@ class ResourceColumns:
 
     def describe(self, row: int, amounts: Mapping[str, int]) -> None:
         """Write the allocatable amounts of a node."""
-        # Growing makes new matrices, so the columns come first.
+        # Growth creates new matrices, so the columns come first.
         columns = {self._column(name): min(amount, MOST - 1) for name, amount in amounts.items()}
         used = self.allocatable[row] - self.free[row]
         self.allocatable[row] = 0
@@ -75,7 +75,7 @@ class ResourceColumns:
         return request
 
     def count(self, row: int, pod: Pod, request: ColumnRequest, sign: int) -> None:
-        """A pod holds its request on a node, with ``sign`` -1 no more."""
+        """Count a pod's request on a node, or with ``sign`` -1 take it off."""
         for at, amount in request.amounts:
             self.free[row, at] -= sign * amount
             if at <= MEMORY:

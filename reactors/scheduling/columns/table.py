@@ -190,7 +190,7 @@ class Columns:
 
     @property
     def _is_bloated(self) -> bool:
-        """Whether more is kept than nodes say."""
+        """Whether too much is kept beyond the nodes' reports."""
         return len(self.resources.names) + len(self.labels) > self._forget_at
 
     def _forget(self) -> None:
@@ -256,14 +256,14 @@ class Columns:
         return [self._on[uid] for uid in self._here[row]]
 
     def counted(self, uid: str) -> Placed | None:
-        """Where a pod is counted; None = on no node."""
+        """The placement of a pod; None = on no node."""
         return self._on.get(uid)
 
     def _counted(self) -> Iterator[tuple[int, Pod]]:
         return ((self.row_of[one.node], one.pod) for one in self._on.values())
 
     def lift(self, uid: str) -> None:
-        """Count a pod no more, until :meth:`put_back`. For trials: meanwhile the columns follow no change."""
+        """Take a pod off until :meth:`put_back`. For trials: meanwhile the columns follow no change."""
         self.version += 1
         self.lifted.add(uid)
         self._count(self._on[uid], -1)

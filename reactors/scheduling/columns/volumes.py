@@ -61,7 +61,7 @@ class Volumes:
         #: Rows with attachments to count again.
         self._stale: set[int] = set()
 
-    # what is folded
+    # folding
 
     def lay_out(self, moved: Mapping[int, int], rows: Mapping[str, int]) -> None:
         """Nodes came or went: each remaining row has a new position; ``rows`` has those of all nodes by name."""

@@ -24,7 +24,7 @@ from reactors.scheduling.cpus.wishes import refused
 CPU = "cpu"
 SINGLE, RESTRICTED, BEST_EFFORT = "SingleNUMANode", "Restricted", "BestEffort"
 POLICIES = (BEST_EFFORT, RESTRICTED, SINGLE)
-#: The kubelet itself aligns nothing where there are more.
+#: Most NUMA nodes of a node for the kubelet's own alignment.
 MOST_NUMA_NODES = 8
 
 NO_CPUS = "node(s) had too few free CPUs"
@@ -70,7 +70,7 @@ class CpuRoom(msgspec.Struct):
 
     @property
     def unclaimed(self) -> int:
-        """How many CPUs another pod may get."""
+        """The number of CPUs for another pod."""
         return len(self.free) - self.spoken_for
 
 
@@ -83,7 +83,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     @property
     def needs(self) -> int:
-        """How many CPUs it gets for itself."""
+        """The number of exclusive CPUs."""
         return self.wish.count if self.wish is not None else 0
 
 
@@ -127,7 +127,7 @@ def given(ask: Ask, room: CpuRoom) -> tuple[HeldCpus | None, str]:
 
 
 def impossible(ask: Ask, room: CpuRoom) -> str:
-    """Why a node could not have a pod if it were empty; "" = it could."""
+    """The reason why even an empty node could not take a pod; "" = it could."""
     topology = room.topology
     if ask.wish is not None:
         why = refused(ask.wish, topology.per_core, full_only=room.full_only)
@@ -155,7 +155,7 @@ def numa_amounts(ask: Ask, room: CpuRoom) -> dict[str, int]:
 
 
 def fewest(ask: Ask, room: CpuRoom, needed: Mapping[str, int]) -> int:
-    """How many NUMA nodes the pod would need on an empty node; 0 = all are too few."""
+    """The number of NUMA nodes for the pod on an empty node; 0 = all are too few."""
     own: Mapping[int, int] = room.topology.parts[0]
     if room.reserved or (ask.wish is not None and ask.wish.is_required):
         empty = room.topology.cpus.keys() - room.reserved
@@ -190,7 +190,7 @@ def _aligned(
 
 
 def _has(parts: Collection[Mapping[str, int]], needed: Mapping[str, int]) -> bool:
-    """Where pods hold more of a part than it has, others lose nothing by it."""
+    """Whether these NUMA nodes together have the room. An overcommitted one counts as full, not as negative."""
     return all(
         sum(max(part.get(name, 0), 0) for part in parts) >= amount
         for name, amount in needed.items()
@@ -198,7 +198,7 @@ def _has(parts: Collection[Mapping[str, int]], needed: Mapping[str, int]) -> boo
 
 
 def _by_numa(room: CpuRoom, cpus: Iterable[int]) -> dict[int, int]:
-    """How many of these CPUs lie on each NUMA node."""
+    """The number of these CPUs on each NUMA node."""
     return Counter(room.topology.cpus[one].numa for one in cpus)
 
 

@@ -50,7 +50,7 @@ def pick(
     strategy: Strategy = "MostAllocated",
     most_pods: int = 1,
 ) -> tuple[int, ...] | None:
-    """The CPUs for a pod, ascending; None where too few are free. ``most_pods`` may hold one CPU."""
+    """The CPUs for a pod, ascending; None if too few are free. ``most_pods`` may share one CPU."""
     picker = Picker(
         topology, wish, holders, reserved=reserved, strategy=strategy, most_pods=most_pods
     )
@@ -77,7 +77,7 @@ class Picker:
         most_pods: int = 1,
     ) -> None:
         self._topology, self._wish = topology, wish
-        # Of full and empty parts alike, MostAllocated takes the fuller ones first.
+        # Of equally good parts, MostAllocated takes the fuller ones first.
         self._sign = 1 if strategy == "MostAllocated" else -1
         self._times = holders.times if most_pods > 1 else {}
         known = topology.cpus
@@ -113,7 +113,7 @@ class Picker:
             self._take(cpus[:count])
 
     def take_threads(self) -> None:
-        """Take CPUs of different cores, all of one NUMA node or of one socket, where the pod spreads."""
+        """Take CPUs of different cores for a spreading pod, all of one NUMA node or of one socket."""
         topology = self._topology
         if self._wish.bind == "FullPCPUs":
             return

@@ -123,7 +123,7 @@ def held_by(placed: Placed, topology: Topology) -> HeldCores:
 
 
 def _held(pod: Pod, held: HeldCpus | None, topology: Topology) -> HeldCores:
-    """As much as it requests at most, the CPUs of the lowest numbers."""
+    """The holding, limited to the pod's request, with the CPUs of the lowest numbers."""
     if held is None or held == HeldCpus():
         return HeldCores()
     left = requests_of(pod)

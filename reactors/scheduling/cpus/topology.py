@@ -21,7 +21,7 @@ class Cpu(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Its core."""
+        """The key of its core."""
         return self.socket, self.core
 
 
@@ -38,7 +38,7 @@ class Topology:
         self.per_core = count // cores if cores else 0
         self.per_numa = count // numa if numa else 0
         self.per_socket = count // sockets if sockets else 0
-        #: How many CPUs each NUMA node, each socket, and the node has.
+        #: The number of CPUs of each NUMA node, each socket, and the node.
         self.parts = parts_of(all_cpus)
 
     @property
@@ -48,5 +48,5 @@ class Topology:
 
 
 def parts_of(cpus: Collection[Cpu]) -> tuple[Mapping[int, int], ...]:
-    """How many of these CPUs each NUMA node has, each socket, and, as 0, the node."""
+    """The number of these CPUs on each NUMA node, each socket, and, as 0, the node."""
     return Counter(one.numa for one in cpus), Counter(one.socket for one in cpus), {0: len(cpus)}

@@ -155,7 +155,7 @@ class AssumedPods:
         if waits:
             self._gangs.placed(one.pod.uid, waits=True)
             if self._gangs.cycles is not None:
-                # It holds its room from now on: the others are tried.
+                # It holds its room from now on: the other pods are tried.
                 for queue in self._runners.queues.values():
                     queue.woken(self._gangs.together_with(one.pod.uid), mark.at_us)
         else:
@@ -164,7 +164,7 @@ class AssumedPods:
         return ""
 
     def keep(self, found: Assumed) -> None:
-        """A pod of an earlier scheduler has its node here, too."""
+        """Keep the node of a pod of an earlier scheduler."""
         framework, columns = self._runners.frameworks[found.profile], self._columns
         cycle = Cycle(self._runners.pod(found.uid), self._context)
         self._assumed[found.uid], self._cycles[found.uid] = found, cycle
@@ -176,7 +176,7 @@ class AssumedPods:
             self._gangs.placed(found.uid, waits=bool(found.waits))
 
     def give_up(self, uid: str, reason: str, at_us: int) -> None:
-        """A pod waits at Permit no more; nothing where it does not wait."""
+        """End a pod's wait at Permit; nothing if it does not wait."""
         found = self._assumed.get(uid)
         if found is not None and found.waits:
             self.forget(uid, at_us)

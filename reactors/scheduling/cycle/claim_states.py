@@ -16,7 +16,7 @@ from reactors.scheduling.framework.runner import Framework
 from reactors.scheduling.plugins.volumes.volume_binding import VolumeBinding
 from reactors.scheduling.plugins.volumes.volume_zone import VolumeZone
 
-#: So long a pod keeps its node while its claims are not bound.
+#: The time for a placed pod with unbound claims to keep its node.
 LONGEST_US = 600 * SECOND_US
 #: Plugins for the nodes with access to a volume.
 REACHING = (VolumeBinding.name, VolumeZone.name)
@@ -31,7 +31,7 @@ def bindable_us(volumes: Volumes, pod: Pod, at_us: int) -> int:
 
 
 def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str:
-    """Why a pod must not be bound any more to its node, a token; "" = it may, or waits for its claims."""
+    """The reason why a pod must not be bound to its node any more, as a token; "" = it may, or waits for its claims."""
     volumes, pod = cycle.columns.volumes, cycle.pod
     if framework.filtering.keeps_away(cycle, row):
         return "node_cordoned"

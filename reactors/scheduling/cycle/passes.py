@@ -60,7 +60,7 @@ class Scheduler:
         )
         self.context, self.columns = runners.context, runners.context.columns
         self.frameworks, self.queues, self.gangs = runners.frameworks, runners.queues, runners.gangs
-        #: None where no profile lets pods use them.
+        #: None without a profile for reservations.
         self.reservations = runners.context.reservations
         #: Whether passes search for victims, and whether these are only recorded.
         self.preemption: Mode = preemption
@@ -88,7 +88,7 @@ class Scheduler:
         for pod in self._cluster.pods.values():
             self._seen(pod, at_us)
 
-    # what is folded
+    # folding
 
     def follow(self, changes: Sequence[Change], sequence: int, at_us: int) -> None:
         """Follow the changes of the cluster: waiting pods, confirmed pods, and pods possibly helped."""
@@ -139,7 +139,7 @@ class Scheduler:
     def place(
         self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,
     ) -> None:  # fmt: skip
-        """A pass gave a node to a pod. Nothing where it waits no more; it waits again where the node takes it no more."""
+        """A pass gave a node to a pod. Nothing if it waits no more; it waits again if the node refuses it now."""
         queue, framework = self.queues[profile], self.frameworks[profile]
         one, row = queue.get(uid), self.columns.row_of.get(node, -1)
         if one is None:

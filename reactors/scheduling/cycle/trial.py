@@ -34,9 +34,9 @@ from reactors.scheduling.queueing.queue import Place, Queued
 
 #: Most kinds of a gang's pods in the sum of room in domains.
 MOST_KINDS = 32
-#: After so many searches for victims a pass ends.
+#: Most searches for victims in a pass.
 MOST_SEARCHES = 4
-#: A search for a gang counts once more for so many steps: some 0.9 s of CPU.
+#: Steps of a gang's search counted as one search: some 0.9 s of CPU.
 LONG_STEPS = 25_000
 
 
@@ -53,16 +53,16 @@ class PassAttempt(msgspec.Struct, frozen=True):
     feasible: int
     #: By plugin and reason: the number of refused nodes.
     refused: dict[str, dict[str, int]]
-    #: Why no node was looked at, or why its node was not reserved.
+    #: The reason if no node was evaluated, or if its node was not reserved.
     reason: str = ""
     top: tuple[Candidate, ...] = ()
     cards: tuple[int, ...] = ()
     cpus: HeldCpus | None = None
-    #: As kube-scheduler writes it; "" where it gets a node.
+    #: The message in kube-scheduler's form; "" with a node.
     message: str = ""
     #: It was refused for the same reasons as the last time.
     is_again: bool = False
-    #: Where others have to go for it.
+    #: The victims for it.
     preemption: Preemption | None = None
 
 
@@ -254,7 +254,7 @@ class PassGroup:
         self.rests = any(one.rests_until_us > at_us for _, _, one in members)
 
     def parts(self, context: PluginContext) -> Iterator[tuple[Sequence[str], list[Member]]]:
-        """Its sets with the members of each: one by one where one of them gets nodes of a domain of its own, else together."""
+        """Its sets with the members of each: one by one if one of them needs a domain of its own, else together."""
         if not self.plugin.are_apart(self.names, context):
             yield self.names, self.members
             return

@@ -79,7 +79,7 @@ class Board(msgspec.Struct, frozen=True):
     #: By kind and number: the PCIe switch of a device, and its labels.
     switches: dict[At, str] = {}
     labels: dict[At, dict[str, str]] = {}
-    #: Its virtual functions, those of equal labels together with these.
+    #: Its virtual functions, grouped by equal labels.
     functions: dict[At, tuple[tuple[dict[str, str], tuple[int, ...]], ...]] = {}
 
     def switches_of(self, kind: str) -> dict[int, str]:
@@ -228,7 +228,7 @@ def _have_room(cards: Sequence[Card], minors: Sequence[int], part: Part) -> bool
 
 
 def _held(pod: Pod, terms: DeviceTerms | None) -> dict[str, Sequence[Part]]:
-    """By kind: the part of each card by the rules of now and then, and as its terms wanted it; whichever it was placed by."""
+    """By kind: the part of each card by present rules, by older rules and by its terms, as any of them may have placed it."""
     asked, now, then = requested(pod.demand), _requested(pod, "now"), _requested(pod, "v1.0")
     found = dict[str, Sequence[Part]]()
     wanted = with_terms(now, terms) if terms is not None else {}

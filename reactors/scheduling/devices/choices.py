@@ -50,7 +50,7 @@ def choice(
     order = [*joint, *(kind for kind in parts if kind not in joint)]
     board, here = known.board, {kind: _wanted(known, terms, kind) for kind in order}
     found: dict[str, tuple[int, ...]] = {}
-    # A pod may want more devices than there are anywhere.
+    # A pod may request more devices than any node has.
     wants = (min(parts[kind].count, max(len(here[kind]), 1)) for kind in together[1:])
     # The first kind chooses among all switches. If the others are too few there, it chooses again among the switches with more of
     # them.

@@ -41,14 +41,14 @@ class DeviceColumns:
 
     def __init__(self, rows: int, names: tuple[str, ...]) -> None:
         self.names = names
-        #: By name [nodes x devices]; 0 where there is no healthy device.
+        #: By name [nodes x devices]; 0 for a missing or unhealthy device.
         self.total = {name: np.zeros((rows, WIDTH), np.int64) for name in names}
         self.free = {name: np.zeros((rows, WIDTH), np.int64) for name in names}
         #: The same of all devices of a node together.
         self.wholes = {name: np.zeros(rows, np.int64) for name in names}
         self.lefts = {name: np.zeros(rows, np.int64) for name in names}
         self.is_healthy: Bools = np.zeros((rows, WIDTH), np.bool_)
-        #: How many devices a node has, healthy or not.
+        #: The number of devices of a node, healthy or not.
         self.count: Ints = np.zeros(rows, np.int64)
 
     def write(self, row: int, cards: tuple[Card, ...]) -> None:
@@ -73,7 +73,7 @@ class DeviceColumns:
             self.wholes[name][row], self.lefts[name][row] = sum(whole), sum(left)
 
     def fitting(self, rows: Rows, part: Part) -> Ints:
-        """On how many devices of each node a part is free."""
+        """The number of devices of each node with the part free."""
         fits = self.is_healthy[rows].copy()
         for name, amount in part.amounts.items():
             if name not in self.names:
@@ -117,7 +117,7 @@ class Rooms:
         self._written_at: Ints = np.full(rows, -1, np.int64)
 
     def follow(self, columns: Columns, at: npt.NDArray[np.intp]) -> None:
-        """Read these rows again, where they changed."""
+        """Read these rows again if they changed."""
         for row in at[self._written_at[at] != columns.changed_at[at]].tolist():
             found = kept(columns, row)
             for kind, cards in found.devices.items():

@@ -59,7 +59,7 @@ TABLES: dict[str, Table] = dict.fromkeys(("H100", "H800", "H20"), _HOPPER)
 
 
 def is_legal(request: Amounts, rules: Rules = "now") -> bool:
-    """Whether a request of one kind of device means something. Names of other things are passed over."""
+    """Whether a request of one kind of device has a meaning. Names of other resources are ignored."""
     known = _NAMES if rules == "now" else _KNOWN_THEN
     names = frozenset(request) & known
     in_whole = _PERCENT if rules == "now" else _PERCENT | {CORE, RATIO}
@@ -121,7 +121,7 @@ class Part(msgspec.Struct, frozen=True):
     more: Literal["", "all", "switches"] = ""
 
     def is_on(self, devices: int) -> bool:
-        """Whether a pod may have it on so many devices."""
+        """Whether a pod may have its part on so many devices."""
         return devices == self.count or (bool(self.more) and devices > self.count)
 
 
@@ -173,7 +173,7 @@ SCORED = (RATIO, MEMORY, RDMA, FPGA)
 def score(
     strategy: Strategy, request: Amounts, total: Amounts, free: Amounts, names: Iterable[str] = SCORED
 ) -> int:  # fmt: skip
-    """How full a card or a node would be, 0 to 100; the fuller the worse where the least allocated one is best."""
+    """The fill of a card or a node, 0 to 100; reversed by the strategy for the least allocated one."""
     found = []
     for name in names:
         whole = total.get(name, 0)

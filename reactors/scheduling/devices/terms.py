@@ -14,7 +14,7 @@ from bus.events.constraints import DeviceHint, DeviceTerms, selects
 from reactors.scheduling.columns.device_requests import FPGA, RDMA
 from reactors.scheduling.devices.rules import WHOLE, Card, Part, Scope
 
-#: How deep a scope lies.
+#: Levels of scopes.
 LEVELS = {"Node": 1, "NUMANode": 2, "PCIe": 3, "Device": 4}
 _NAMES = {"rdma": RDMA, "fpga": FPGA}
 _NO_HINT = DeviceHint()
@@ -23,7 +23,7 @@ Group = tuple[int, ...]
 
 
 def with_terms(parts: Mapping[str, Part], terms: DeviceTerms) -> dict[str, Part]:
-    """The parts of a pod's devices, by kind, as its terms want them. A pod's cards are as many as it requests."""
+    """The parts of a pod's devices, by kind, as changed by its terms. The number of cards is the pod's request."""
     found = {kind: _part(kind, part, hint_of(terms, kind)) for kind, part in parts.items()}
     for kind in joint_kinds(found, terms)[1:]:
         if kind in _NAMES:

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 def pod_of(
     manifest: Json, number: int, namespace: str, cluster: ClusterState, labels: LabelPolicy
 ) -> Pod:
-    """The ``number``-th pod of a file, not bound yet. Raises ObservationError where it cannot be one."""
+    """The ``number``-th pod of a file, not bound yet. Raises ObservationError for an invalid one."""
     metadata = dict(manifest.get("metadata") or {})
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str):
@@ -50,7 +50,7 @@ def _admitted(spec: Json, cluster: ClusterState) -> Json:
 
 
 def _requesting(container: Json) -> Json:
-    """Quantities as texts, and requests where only limits are written."""
+    """Quantities as texts, with requests in place of missing ones from limits."""
     resources = container.get("resources")
     if not isinstance(resources, dict):
         return container

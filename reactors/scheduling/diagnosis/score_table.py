@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 #: The columns before the plugins.
 HEAD = ("#", "Pod", "Node", "Score")
-#: So many of them are texts, the rank among them.
+#: The number of text columns, the rank among them.
 TEXTS = 3
 
 Line = list[str | int]

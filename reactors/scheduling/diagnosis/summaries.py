@@ -85,7 +85,7 @@ def quota(replica: Replica, name: str) -> dict[str, Any] | None:
 
 
 def gangs(replica: Replica) -> dict[str, dict[str, Any]]:
-    """The gangs by namespace and name, in Koordinator's fields; none where nothing is scheduled."""
+    """The gangs by namespace and name, in Koordinator's fields; none without scheduling."""
     own = replica.states[NAME]
     known = own.scheduler.gangs if isinstance(own, SchedulingState) and own.scheduler else None
     return (
@@ -119,7 +119,7 @@ def _gang(gangs: Gangs, one: Gang, replica: Replica) -> dict[str, Any]:
 
 
 def _cycle(gangs: Gangs, one: Gang, replica: Replica) -> dict[str, Any]:
-    """Where its schedule cycle is, where these are counted."""
+    """The state of its schedule cycle, if cycles are counted."""
     if gangs.cycles is None:
         return {}
     found, pods = gangs.cycles.all.get(one.key, GangCycle()), replica.cluster_state.pods
@@ -142,7 +142,7 @@ def tables(fact: SchedulingPassed, most: int) -> Iterator[str]:
             for number, plugin in enumerate(fact.plugins)
         }
         head, lines = score_table(f"{one.namespace}/{one.name}", nodes, scores, most)
-        # Texts on the left, numbers on the right, as Koordinator's table has them.
+        # Texts on the left, numbers on the right, as in Koordinator's table.
         rule = " --- |" * TEXTS + " ---:|" * (len(head) - TEXTS)
         rows = [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]
         yield "\n".join((f"| {' | '.join(head)} |", f"|{rule}", *rows))

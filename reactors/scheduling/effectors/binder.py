@@ -58,7 +58,7 @@ class OutstandingPlacements(Protocol):
 
     @property
     def position(self) -> int:
-        """Moves when something may have changed."""
+        """Changes after possible changes of the placements."""
         ...
 
     async def moved(self, seconds: float) -> None:
@@ -66,7 +66,7 @@ class OutstandingPlacements(Protocol):
         ...
 
     def decisions(self) -> Iterable[tuple[str, str]]:
-        """Pod and decision of all of them, the oldest first; none while nothing may be done."""
+        """Pod and decision of all of them, the oldest first; none while effects are not allowed."""
         ...
 
     def placement(self, uid: str) -> Placement | None:
@@ -74,7 +74,7 @@ class OutstandingPlacements(Protocol):
         ...
 
     def overtaken(self, placement: Placement) -> str:
-        """Why it must not be done any more, a token; "" = it may."""
+        """The reason why it must not be done any more, as a token; "" = it may."""
         ...
 
     def binding(self, placement: Placement) -> tuple[BindPlugins, Known] | None:
@@ -180,7 +180,7 @@ class Binder:
         self._next_at = min(self._again_at.values(), default=float("inf"))
 
     def _leave(self, placement: Placement) -> None:
-        """Nothing is done of a placement now: where it is outstanding again, as after a pause, it is queued again."""
+        """Leave a placement for now: once outstanding again, for example after a pause, it is queued again."""
         if self._known.get(placement.uid) == placement.decision:
             self._forget(placement.uid)
 
@@ -211,7 +211,7 @@ class Binder:
     async def _begin(self, placement: Placement) -> None:
         """Try to bind a pod, unless it is outstanding no more."""
         uid, known = placement.uid, self._known
-        # Much may have happened while it was queued.
+        # Its state may have changed while it was queued.
         current = self._outstanding.placement(uid)
         # Another policy may have given it to another profile.
         is_same = current is not None and current.decision == placement.decision
@@ -227,13 +227,13 @@ class Binder:
         )
 
     async def _try(self, plugins: BindPlugins, cycle: BindCycle) -> None:
-        """Bind a pod by the plugins of its profile, as far as it may be and can be now."""
+        """Bind a pod by the plugins of its profile, as far as possible now."""
         loop, placement = asyncio.get_running_loop(), cycle.placement
         why = self._outstanding.overtaken(placement) or self._refusal_of(placement)
         position = self._outstanding.position
         prepared = Prepared(why=why) if why else await plugins.pre_bind(cycle)
         if prepared == DONE and self._outstanding.position != position:
-            # Much may have happened while plugins did their part.
+            # Its state may have changed during the plugins' work.
             current = self._outstanding.placement(placement.uid)
             if current is None or current.decision != placement.decision:
                 self._leave(placement)

@@ -171,7 +171,7 @@ class PodNotices:
     def __init__(self, cluster: NoticeClient, clock: Clock, *, instance: str) -> None:
         #: The results of notices: ``written``, ``known``, ``denied``, ``refused``, ``gone``, ``crowded`` (left out).
         self.counts: Counter[str] = Counter()
-        #: Why the API server takes none, in its words; "" while it does.
+        #: The API server's reason for refusing notices, in its words; "" = none.
         self.trouble = ""
         self._cluster = cluster
         self._clock = clock
@@ -222,7 +222,7 @@ class PodNotices:
             await self._tried(self._event(subject, node, ""))
 
     async def _tried(self, write: Any) -> int:
-        """Whether it is settled: 0, else after how many microseconds it is tried again."""
+        """0 for a settled notice, else the microseconds until its next attempt."""
         try:
             self.counts[await write] += 1
             self.trouble = ""

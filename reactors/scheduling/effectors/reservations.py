@@ -51,10 +51,10 @@ class ReservationStatuses:
     """Writes statuses of reservations. One for a cluster, in the binding process."""
 
     def __init__(self, cluster: StatusWrites, clock: Clock) -> None:
-        #: Why the API server takes none, in its words; "" while it does.
+        #: The API server's reason for refusing statuses, in its words; "" = none.
         self.trouble = ""
         self._cluster, self._clock = cluster, clock
-        #: By reservation: before this nothing is written to it.
+        #: By reservation: the earliest time of its next write.
         self._after_us: dict[str, int] = {}
         self._all = Buckets(ALL)
 
@@ -103,7 +103,7 @@ class ReservationStatuses:
             type(new)(new.type, new.is_true, new.reason, new.message, old.changed, old.probed)
             for new, old in zip(one.status.conditions, shown, strict=True)
         ]
-        # A fact carries the first few alone, and ours have to be read again.
+        # A fact has the first few only, so the scheduler's own come first: they have to be observed again.
         shown.sort(key=lambda one: one.type not in OURS)
         allocated = dict.fromkeys(one.row.allocated) | texts(one.status.allocated)
         return {

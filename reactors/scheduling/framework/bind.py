@@ -122,7 +122,7 @@ async def bind(
         return await seen(cluster, placement, Outcomes("refused", error.message[:LONGEST]))
     except ClusterUnavailableError as error:
         later = Outcomes("later", str(error)[:LONGEST], error.delay_seconds)
-        # Of these alone nothing was done for certain.
+        # Only after these answers the bind was certainly not done.
         return later if error.status == TOO_MANY else await seen(cluster, placement, later)
     except MalformedJsonError as error:
         return await seen(cluster, placement, Outcomes("later", str(error)[:LONGEST], 1.0))

@@ -60,7 +60,7 @@ class Refused(msgspec.Struct, frozen=True):
 
     reason: str
     nodes: Bools
-    #: Nodes where evicting pods would not help either.
+    #: Nodes on which evictions would not help either.
     unresolvable: Bools | None = None
 
 
@@ -77,7 +77,7 @@ class Cycle:
 
 
 def scaled(scores: Ints, *, is_reversed: bool = False) -> Ints:
-    """Scores from 0 as parts of the largest, 0 to 100; reversed where less is better."""
+    """Scores from 0 as parts of the largest, 0 to 100; reversed if less is better."""
     largest = int(scores.max(initial=0))
     if largest:
         scores = scores * HIGHEST // largest
@@ -117,7 +117,7 @@ class PreEnqueue(Plugin, Protocol):
     """Checks a pod before it may wait for a node."""
 
     def pre_enqueue(self, pod: Pod, context: PluginContext) -> str:
-        """Why it may not; "" = it may."""
+        """The reason why it may not; "" = it may."""
 
 
 @runtime_checkable
@@ -140,7 +140,7 @@ class Reserve(Plugin, Protocol):
     """Keeps a part of a node for a pod from the choice of the node on."""
 
     def reserve(self, cycle: Cycle, row: int) -> str:
-        """Why it cannot; "" = it is reserved."""
+        """The reason of a failure; "" = it is reserved."""
 
     def unreserve(self, cycle: Cycle) -> None:
         """Take back the reserved part; possibly nothing was reserved."""
@@ -186,10 +186,10 @@ class Together(Plugin, Protocol):
         """The pods of these sets, also those with a node."""
 
     def are_apart(self, names: Sequence[str], context: PluginContext) -> bool:
-        """Whether each of these sets is placed by itself, as one of them gets nodes of a domain."""
+        """Whether each of these sets is placed by itself, as one of them needs a domain."""
 
     def must_be_near(self, name: str, context: PluginContext) -> bool:
-        """Whether all of a set get nodes of one domain, or none of them does."""
+        """Whether all pods of a set need nodes of one domain."""
 
     def domains(
         self, name: str, kinds: Callable[[], Sequence[Alike]], context: PluginContext
@@ -200,10 +200,10 @@ class Together(Plugin, Protocol):
         """
 
     def lacking(self, name: str, context: PluginContext) -> int:
-        """How many pods more a set needs on nodes."""
+        """The number of further pods needed on nodes by a set."""
 
     def missing(self, names: Sequence[str], placed: Collection[str], context: PluginContext) -> str:
-        """Why these sets have too few pods with a node, those of ``placed`` included; "" = they have enough."""
+        """The reason if these sets have too few placed pods, ``placed`` included; "" = they have enough."""
 
 
 @runtime_checkable
@@ -246,7 +246,7 @@ class PreBind(Plugin, Protocol):
     """Prepares the binding of a pod. It is called again, also by other processes, until it is done."""
 
     async def pre_bind(self, cycle: BindCycle) -> Prepared:
-        """Whether it is done, waits, or cannot be done: then the pod gives its node back and waits again."""
+        """Whether it is done, waits, or cannot be done: then the pod gives up its node and waits again."""
 
 
 @runtime_checkable
@@ -275,7 +275,7 @@ class Learns(Plugin, Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether it does."""
+        """Whether it uses them."""
 
 
 @runtime_checkable
@@ -284,7 +284,7 @@ class CountsCycles(Plugin, Protocol):
 
     @property
     def counts_cycles(self) -> bool:
-        """Whether it does."""
+        """Whether it needs the counts."""
 
 
 @runtime_checkable
@@ -323,9 +323,9 @@ class Preemption(msgspec.Struct, frozen=True):
     node: str = ""
     #: The pods to evict, the most important first.
     victims: tuple[Pod, ...] = ()
-    #: How many of them a disruption budget protects.
+    #: The number of them under a disruption budget.
     violating: int = 0
-    #: As kube-scheduler writes it.
+    #: The message in kube-scheduler's form.
     message: str = ""
 
 
@@ -389,7 +389,7 @@ class Score(Plugin, Protocol):
     """Scores nodes."""
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """A score for each of ``rows``, the higher the better. Of a local plugin ``rows`` pass all local filters."""
+        """A score for each of ``rows``, the higher the better. For a local plugin ``rows`` have passed all local filters."""
 
 
 @runtime_checkable

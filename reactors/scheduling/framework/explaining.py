@@ -48,7 +48,7 @@ class Explanation(msgspec.Struct, frozen=True):
     refused: dict[str, dict[str, int]]
     #: By plugin: these nodes, each once.
     refused_nodes: dict[str, int]
-    #: As kube-scheduler writes it; "" where a node fits.
+    #: The message in kube-scheduler's form; "" with a fitting node.
     message: str
     top: list[Candidate]
     #: Each enough by itself, the smallest first.

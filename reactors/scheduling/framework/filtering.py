@@ -38,7 +38,7 @@ class Filtering:
         self._pre_filters = [one for one in plugins if extends(one, PreFilter)]
 
     def refuses(self, cycle: Cycle, row: int) -> str:
-        """Why a node does not take a pod any more; "" = it does. The first reason counts."""
+        """The reason why a node does not take a pod any more; "" = it does. The first reason counts."""
         found = self.first_refusals(cycle, np.array([row], np.int64))
         reasons = [one.reason for one in found if one.nodes[0]]
         return (reasons[0] or "the pod's own terms leave it out") if reasons else ""
@@ -137,7 +137,7 @@ class Filtering:
         return found
 
     def room(self, cycle: Cycle) -> Ints:
-        """How many pods like this one each node would take, as far as requests go; 0 where a filter refuses it."""
+        """The number of pods like this one with room on each node, by requests; 0 on a refused node."""
         columns = cycle.columns
         found: Ints = np.maximum(columns.most_pods - columns.pods, 0)
         for at in np.flatnonzero(cycle.request):

@@ -79,7 +79,7 @@ async def reserve(
 
 
 def texts(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Amounts as an object has them."""
+    """Amounts in an object's form."""
     return {name: resource_text(name, amount) for name, amount in sorted(amounts.items())}
 
 

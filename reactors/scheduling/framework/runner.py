@@ -77,9 +77,9 @@ class Choice(msgspec.Struct, frozen=True):
     #: Rows of the fitting nodes, ascending, and their sums.
     rows: Ints
     totals: Ints
-    #: By plugin: weighted scores of ``rows``. Empty where there was nothing to choose.
+    #: By plugin: weighted scores of ``rows``. Empty without a choice.
     scores: dict[str, Ints]
-    #: Why a pod was refused before any node was looked at.
+    #: The reason of a refusal before any node was evaluated.
     reason: str = ""
     #: By plugin and reason: nodes refused by this plugin first; local plugins come before the others.
     refused: dict[str, dict[str, int]] = {}
@@ -117,7 +117,7 @@ class Framework:
         self._togethers = [one for one in plugins if extends(one, Together)]
         self._post_filters = [one for one in plugins if extends(one, PostFilter)]
         self._spares = [one for one in plugins if extends(one, Spares)]
-        #: Whether a plugin lets pods use reservations.
+        #: Whether a plugin uses reservations.
         self.reads_reservations = any(extends(one, ReadsReservations) for one in plugins)
         # A score without weight is not computed.
         self._scorers = [one for one in plugins if extends(one, Score) and self._weights[one.name]]
@@ -130,7 +130,7 @@ class Framework:
         self._codes = RefusalCodes()
 
     def pre_enqueue(self, pod: Pod) -> str:
-        """Why a pod may not wait for a node; "" = it may. The first reason counts."""
+        """The reason why a pod may not wait for a node; "" = it may. The first reason counts."""
         if pod.namespace in SYSTEM_NAMESPACES and _binds(self.profile, self.context, pod):
             return IN_SYSTEM
         return next(
@@ -156,7 +156,7 @@ class Framework:
         return next((why for one in self._reserves if (why := one.reserve(cycle, row))), "")
 
     def unreserve(self, cycle: Cycle) -> None:
-        """Every plugin takes back, the last one first."""
+        """Every plugin unreserves, the last one first."""
         for one in reversed(self._reserves):
             one.unreserve(cycle)
 

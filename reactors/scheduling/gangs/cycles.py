@@ -30,7 +30,7 @@ class KnownGangs(Protocol):
         """The gang of a pod; None = it has none."""
 
     def is_strict(self, key: str) -> bool:
-        """Whether it is, and was never complete."""
+        """Whether it is strict, and was never complete."""
 
     def needs(self, key: str) -> Needs | None:
         """The needs of a gang; None if not stated."""
@@ -74,7 +74,7 @@ class GangCycles:
         return gang is not None and self._gangs.is_strict(gang.key)
 
     def refusal(self, uid: str) -> str:
-        """Why a pod is not tried now; "" = it may be."""
+        """The reason why a pod is not tried now; "" = it may be."""
         gang = self._gangs.of(uid)
         if gang is None or gang.bound or not self.counts(uid):
             return ""
@@ -109,7 +109,7 @@ class GangCycles:
         self.all[gang.key] = GangCycle(known.number, False, known.count, known.tried)
 
     def left(self, key: str, uid: str, *, is_over: bool) -> None:
-        """A pod is no more of a gang; ``is_over``: it was the last one."""
+        """A pod left a gang; ``is_over``: it was the last one."""
         known = self.all.get(key)
         if known is not None:
             known.count -= known.tried.pop(uid, 0) == known.number

@@ -12,7 +12,7 @@ RUNNING, FINISHED, FAILED = "Running", "Finished", "Failed"
 FINAL = (FINISHED, FAILED)
 #: Age of a PodGroup from which the controller ignores it, in hours.
 OLDEST = 48
-#: No phase leads through more others.
+#: Most phases passed in a row.
 _STEPS = 8
 
 
@@ -37,7 +37,7 @@ def after(phase: str, least: int, pods: Collection[str], scheduled: int, age_hou
 
 
 def bound(phase: str, least: int, scheduled: int) -> str:
-    """The phase after a bind, when so many pods have a node."""
+    """The phase after a bind, with so many pods on nodes."""
     if scheduled >= least:
         return SCHEDULED
     return SCHEDULING if scheduled else phase

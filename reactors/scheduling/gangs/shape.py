@@ -41,9 +41,9 @@ class Gang(msgspec.Struct):
     ended: set[str] = set()
     #: The terms of its first pod, without a PodGroup.
     light: Needs | None = None
-    #: It had as many pods on nodes as it needs, also one after the other: later ones start by themselves.
+    #: It had enough pods on nodes, also one after the other: later ones start by themselves.
     is_complete: bool = False
-    #: Why its pods may not be tried; "" = they may.
+    #: The reason why its pods may not be tried; "" = they may.
     reason: str = ""
 
     def ends(self, uid: str) -> bool:
@@ -72,5 +72,5 @@ class SavedGangs(msgspec.Struct):
     light: dict[str, Needs]
     complete: list[str]
     lost: list[str]
-    #: {} where no plugin counts them.
+    #: {} without a plugin for counts.
     cycles: dict[str, GangCycle]

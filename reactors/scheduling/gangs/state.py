@@ -80,7 +80,7 @@ def _number(text: str) -> int | None:
 
 
 def duration_us(text: str) -> int:
-    """A duration as Go writes it, ``1m30s``; 0 where it is none, or not above 0."""
+    """Microseconds of a duration in Go's form, ``1m30s``; 0 for an invalid one, or one not above 0."""
     text = text.removeprefix("+")
     parts = list(_PART.finditer(text))
     if len(text) > LONGEST_WORD or "".join(one.group() for one in parts) != text:
@@ -96,7 +96,7 @@ def _listed(text: str) -> tuple[str, ...]:
         found = msgspec.json.decode(text, type=list[str]) if text else []
     except (msgspec.DecodeError, UnicodeError):
         return ()
-    # More than may be named are as many too many.
+    # One more than allowed is enough to refuse them.
     return tuple(dict.fromkeys(found))[: MOST_GANGS + 1]
 
 
@@ -109,7 +109,7 @@ class Naming:
         self._names: dict[str, tuple[str, ...]] = {}
 
     def name(self, key: str, groups: tuple[str, ...]) -> None:
-        """A gang names these from now on, itself perhaps among them."""
+        """Set the group named by a gang, possibly with itself."""
         named = tuple(one for one in groups if one != key)
         if self._names.get(key, ()) == named:
             return
@@ -129,7 +129,7 @@ class Gangs:
     def __init__(self, cluster: ClusterState, is_ours: Callable[[Pod], bool]) -> None:
         self._cluster = cluster
         self._is_ours = is_ours
-        #: None where no plugin counts them.
+        #: None without a plugin for counts.
         self.cycles: GangCycles | None = None
         self.all: dict[str, Gang] = {}
         #: The gang of each counted pod.
@@ -163,7 +163,7 @@ class Gangs:
         cycles = self.cycles.saved() if self.cycles is not None else {}
         return SavedGangs(dict(sorted(light.items())), complete, sorted(self._lost), cycles)
 
-    # what is folded
+    # folding
 
     def follow(self, changes: Iterable[Change]) -> set[str]:
         """Follow the cluster's changes; returns the pods allowed to be tried now and not before, or the reverse."""
@@ -187,13 +187,13 @@ class Gangs:
                 gang.waiting.add(uid)
 
     def released(self, uid: str) -> None:
-        """A pod waits for the others no more."""
+        """A pod no longer waits for the others."""
         gang = self.all.get(self._of.get(uid, ""))
         if gang is not None:
             gang.waiting.discard(uid)
 
     def forget(self, uid: str, *, is_lost: bool = False) -> None:
-        """A pod has no node any more. ``is_lost``: it is still to be bound, but its node is gone."""
+        """A pod lost its node. ``is_lost``: it is still to be bound, but its node is gone."""
         gang = self.all.get(self._of.get(uid, ""))
         if gang is not None:
             gang.assumed.discard(uid)
@@ -321,14 +321,14 @@ class Gangs:
         return keys[0] if any(map(self.is_strict, keys)) else ""
 
     def lacking(self, key: str) -> int:
-        """How many pods more a gang needs on nodes."""
+        """The number of further pods needed on nodes by a gang."""
         gang, needs = self.all.get(key), self.needs(key)
         if gang is None or needs is None or gang.is_complete:
             return 0
         return max(0, (needs.least or 0) - len(gang.bound) - len(gang.assumed))
 
     def missing(self, keys: Iterable[str], placed: Collection[str] = ()) -> str:
-        """Why gangs have too few pods with a node, also with those of ``placed``; "" = they have enough."""
+        """The reason if gangs have too few placed pods, ``placed`` included; "" = they have enough."""
         more: dict[str, int] = {}
         for uid in placed:
             more[self._of.get(uid, "")] = more.get(self._of.get(uid, ""), 0) + 1

@@ -66,7 +66,7 @@ class Fragmentation:
         self._inaccessible: Bools | None = None if accessible.all() else ~accessible
 
     def change(self, shape: Shape, tried: CardTrial) -> Floats:
-        """How much less would be fragmented with the pod, for each way, in thousandths of cards."""
+        """The decrease of fragmentation by the pod, for each way, in thousandths of cards."""
         columns, rows, at, sizes = self._columns, tried.rows, tried.at, self._sizes
         cards = columns.cards.each[rows].astype(np.int64)
         enough = cards[:, :, None] >= sizes
@@ -127,8 +127,7 @@ def _thresholds() -> Floats:
     """The smallest changes for a score of 1, 2, … 100: a table, since machines differ in the last bit of an exponential."""
     odds = [Decimal(level) / (100 - level) for level in range(1, 100)]
     found = [float(WHOLE * one.ln()) for one in odds]
-    # The published scores are computed in floats, where a change of less than this is no change, and where one card of
-    # 37 whole ones is certain.
+    # The published scores are computed in floats: a smaller change counts as none, and one card of 37 whole ones is certain.
     found[_EVEN - 1] = -1.5 * 2.0**-52 * WHOLE
     return np.array([*found, 37.0 * WHOLE])
 

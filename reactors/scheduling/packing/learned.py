@@ -54,7 +54,7 @@ class LearnedPolicy(msgspec.Struct, frozen=True):
 
 
 def reachable(columns: Columns, kinds: list[Kind]) -> Bools:
-    """[kinds x nodes]: where the terms of each kind let it go."""
+    """[kinds x nodes]: the nodes allowed by the terms of each kind."""
     found = np.ones((len(kinds), len(columns.nodes)), np.bool_)
     for at, (_, _, _, selections) in enumerate(kinds):
         for one in selections:
@@ -130,7 +130,7 @@ class Learned:
         return changes, by_card.argmax(axis=1)
 
     def _fed(self, shape: Shape, tried: CardTrial) -> Floats:
-        """How many thousandths of idle cards fewer are without cores."""
+        """The decrease of idle cards without cores, in thousandths."""
         if not self._cores:
             return np.zeros(tried.at.size)
         columns, rows = self.columns, tried.rows

@@ -20,7 +20,7 @@ from reactors.scheduling.packing.fragmentation import Floats
 #: Sizes are counted in these thousandths, rounded up.
 STEP = 10
 UNITS = WHOLE // STEP
-#: Most exchanges of a pattern. The prices are of use before they are the best.
+#: Most exchanges of a pattern. The prices are useful before they are the best.
 ROUNDS = 300
 _NOTHING = 1e-9
 

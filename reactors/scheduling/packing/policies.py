@@ -151,7 +151,7 @@ class FragmentationGradient(Simple):
         self._fragmentation = fragmentation
 
     def score(self, shape: Shape, rows: Ints) -> Ints:
-        """How little is fragmented more, on the best card."""
+        """The smallest increase of fragmentation, on the best card."""
         return np.asarray(self._by_card(shape, rows).max(axis=1))
 
     def card(self, shape: Shape, row: int, chance: int) -> int:

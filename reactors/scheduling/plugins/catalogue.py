@@ -75,7 +75,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
 
 
 def default_profile(name: str) -> Profile:
-    """Every plugin as it is by default."""
+    """Every plugin with its defaults."""
     return profile_of(name, {}, {})
 
 
@@ -100,7 +100,7 @@ def profile_of(
                 raise ValueError(f"{plugin.name} has no field {', '.join(strange)}")
     if sum(isinstance(one.plugin, QueueSort) for one in enabled) != 1:
         raise ValueError("exactly one plugin of a profile sorts the queue")
-    # Reservation binds reservations alone.
+    # Reservation binds only reservations.
     binding = (one.plugin for one in enabled if isinstance(one.plugin, Bind))
     if all(isinstance(one, Reservation) for one in binding):
         raise ValueError("no plugin of a profile binds its pods")

@@ -82,7 +82,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return Status(Code.SUCCESS, nodes=_home(gang, must, columns)) if gang and must else None
 
     def are_apart(self, names: Sequence[str], context: PluginContext) -> bool:
-        """Whether one of these gangs gets nodes of a domain."""
+        """Whether one of these gangs needs a domain."""
         return bool(self.topology) or any(self._must(name, context) for name in names)
 
     def must_be_near(self, name: str, context: PluginContext) -> bool:
@@ -117,7 +117,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return found, f"no {must} has room for the {needed} pods that gang {name} still needs"
 
     def lacking(self, name: str, context: PluginContext) -> int:
-        """How many pods more a gang needs."""
+        """The number of further pods needed by a gang."""
         assert context.gangs is not None
         return context.gangs.lacking(name)
 

@@ -43,7 +43,7 @@ class DefaultPreemption(msgspec.Struct, frozen=True):
     def post_filter(
         self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
     ) -> Preemption:
-        """The node and the victims; a message alone where preemption would not help."""
+        """The node and the victims; only a message if preemption would not help."""
         pod, columns = cycle.pod, cycle.columns
         if pod.constraints is not None and pod.constraints.never_preempts:
             return Preemption(message=f"preemption: {NEVER}")
@@ -112,13 +112,13 @@ class _Trial:
         self._rows, self._reasons = rows, reasons
         self._budgets = known(cycle.columns.facts.disruption_budgets())
         self._victims = Victims(cycle.context, cycle.pod, sparing.may_go)
-        # Victims chosen already, where room is made for several pods: these use up the budgets, too.
+        # Victims chosen before, for several pods at once: these use up the budgets, too.
         going = [cycle.columns.counted(uid) for uid in sorted(cycle.columns.lifted)]
         self._going = [one.pod for one in going if one is not None]
         self._lifted: set[str] = set()
 
     def run(self) -> Iterator[Preemption]:
-        """A candidate for each node where the pod would fit."""
+        """A candidate for each node able to take the pod."""
         lower = {row: self._victims.on(row) for row in self._rows.tolist()}
         self._reasons.add(NO_VICTIMS, sum(not pods for pods in lower.values()))
         for pods in lower.values():
@@ -156,7 +156,7 @@ class _Trial:
         return Preemption(self._columns.names[row], ordered, violating)
 
     def end(self) -> None:
-        """Everything is as it was."""
+        """Restore the columns."""
         for uid in sorted(self._lifted):
             self._columns.put_back(uid)
         self._lifted.clear()

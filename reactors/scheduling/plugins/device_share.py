@@ -129,7 +129,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return f"free {' and '.join(lacking) or 'other'} devices of node {cycle.columns.names[row]}"
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """How full the devices would be, over all kinds."""
+        """The fill of the devices, over all kinds."""
         at = np.arange(len(cycle.columns.nodes))[rows]
         known, found = rooms(cycle.columns, at), np.zeros(at.size, np.int64)
         for kind, part in parts_of(cycle.pod, self.rules).items():
@@ -141,7 +141,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return scaled(scores)
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
-        """The devices of a pod on its node; RDMA devices and FPGAs at the PCIe switches of its cards, where these have some."""
+        """The devices of a pod on its node; RDMA devices and FPGAs at the PCIe switches of its cards, if possible."""
         parts = parts_of(cycle.pod, self.rules)
         found = self._found(cycle, row, parts, self._packed(cycle, row))
         devices = (FIRST[kind] + minor for kind in parts for minor in found[kind])
@@ -165,11 +165,11 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return {ALLOCATED: text or NOTHING}
 
     def reserve(self, cycle: Cycle, row: int) -> str:
-        """Refused where others were counted on the same devices since they were chosen."""
+        """Refused if other pods were counted on the same devices since their choice."""
         return DEVICES_TAKEN if cycle.pod.uid in kept(cycle.columns, row).over else ""
 
     def unreserve(self, cycle: Cycle) -> None:
-        """The columns give devices back with the pod."""
+        """Nothing to undo: the columns release devices with the pod."""
 
     def _packed(self, cycle: Cycle, row: int) -> Packed:
         """The packing plugin as the chooser of the card of a share."""

@@ -14,7 +14,7 @@ from reactors.scheduling.framework.contract import Alike
 
 
 def numbers(columns: Columns, keys: Sequence[str]) -> Ints:
-    """For each node the number of its domain by all of these labels, from 1; 0 where it lacks one."""
+    """For each node the number of its domain by all of these labels, from 1; 0 if a label is missing."""
     found = np.ones(len(columns.nodes), np.int64)
     for key in filter(None, keys):
         label = columns.labels.of(key).astype(np.int64)

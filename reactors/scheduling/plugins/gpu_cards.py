@@ -71,7 +71,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         cycle.data[PACKER] = self
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes with too few cards that have the room."""
+        """Nodes with too few cards with room."""
         shape = self._shape(cycle)
         # DeviceShare's own answer about room is more exact.
         if not shape.cards or DEVICES in cycle.data:

@@ -18,7 +18,7 @@ from reactors.scheduling.columns.table import Ints, Rows
 from reactors.scheduling.framework.contract import HIGHEST, SKIP, Cycle, Status
 
 _MIB = 2**20
-#: Less than this counts nothing; more than that for each container counts no more.
+#: Range of bytes: a smaller sum counts nothing, and a larger one for each container counts no more.
 LEAST, MOST_EACH = 23 * _MIB, 1000 * _MIB
 
 
@@ -29,7 +29,7 @@ class ImageLocality(msgspec.Struct, frozen=True):
     is_local: ClassVar[bool] = False
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
-        """Only where a node has an image of the pod."""
+        """Only nodes with an image of the pod are scored."""
         columns, found = cycle.columns, []
         for image in _images(cycle.pod):
             sizes = columns.images.of(image, (one.images for one in columns.nodes))

@@ -38,7 +38,7 @@ from reactors.scheduling.queueing.hints import Hint
 EXPIRED = "node(s) nodeMetric expired"
 OVER = "node(s) {} usage exceed threshold"
 RESOURCES = ("cpu", "memory")
-#: Koordinator's classes by the priority of a pod: those of batch and mid ask for resources of their own.
+#: Koordinator's classes by the priority of a pod: batch and mid pods request resources of their own.
 CLASSES = (("batch", 5000, 5999), ("mid", 7000, 7999), ("free", 3000, 3999))
 
 Percent = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
@@ -87,7 +87,7 @@ class LoadAware(msgspec.Struct, frozen=True):
     """``rules``: Koordinator's present rules (``current``), or those of its version 1.0."""
 
     name: ClassVar[str] = "LoadAware"
-    #: A measurement grows old by time alone.
+    #: A measurement becomes outdated by time alone.
     is_local: ClassVar[bool] = False
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.LOAD, Hint.GONE})
 
@@ -192,7 +192,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         )
 
     def _table(self, columns: Columns) -> _Table:
-        # Two profiles may ask by other fields.
+        # Two profiles may use other fields.
         known: _Table | None = columns.tables.get(self)
         if known is None or known.layout != columns.layout:
             size = (len(columns.nodes), len(RESOURCES))
@@ -320,11 +320,11 @@ def asked(pod: Pod) -> tuple[Pair, Pair]:
 
 
 def is_prod(pod: Pod) -> bool:
-    """Whether a pod is one of production, by its priority: all are but those of batch, mid and free."""
+    """Whether a pod is a production pod by its priority: all but batch, mid and free ones."""
     return not any(low <= pod.priority <= high for _, low, high in CLASSES)
 
 
 def _sum(*amounts: Pair) -> Pair:
-    """The sums, no more than the arithmetic of columns takes: tenants write limits as large as they like."""
+    """The sums, limited to the range of the columns' arithmetic: tenants may write limits of any size."""
     cpu, memory = (sum(one[at] for one in amounts) for at in range(len(RESOURCES)))
     return min(cpu, MOST_LOAD), min(memory, MOST_LOAD)

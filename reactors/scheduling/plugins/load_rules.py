@@ -19,7 +19,7 @@ from reactors.scheduling.framework.contract import HIGHEST
 EMPTY = (250, 200 * 2**20)
 #: The interval of a node's measurements, without one in its NodeMetric.
 INTERVAL_SECONDS = 60
-#: Sums of loads go so far: products with a few hundred stay inside 64 bits.
+#: Limit of sums of loads: products with a few hundred stay inside 64 bits.
 MOST_LOAD = 2**54
 #: Keeps products of a load and two percentages inside 64 bits.
 _MOST_LOAD = 2**47

@@ -50,11 +50,11 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
 
     bind: Bind = "FullPCPUs"
     strategy: Strategy = "MostAllocated"
-    #: So many pods may have the same CPU.
+    #: Most pods on the same CPU.
     most_pods: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
 
     def key(self, cycle: Cycle) -> Hashable:
-        """Only pods of production get CPUs for themselves."""
+        """Whether the pod is a production pod: only these get exclusive CPUs."""
         return cycle.pod.priority in PRODUCTION
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
@@ -119,7 +119,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         return HeldCpus() if found is None and _claims(cycle.pod) else found
 
     def reserve(self, cycle: Cycle, row: int) -> str:
-        """Refused where others hold the same, or the node has it no more."""
+        """Refused if other pods hold the same CPUs, or the node has them no more."""
         own = [
             one for one in cycle.columns.placed_on(row) if one.pod.uid == cycle.pod.uid and one.cpus
         ]
@@ -128,7 +128,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         )
 
     def unreserve(self, cycle: Cycle) -> None:
-        """The columns give CPUs back with the pod."""
+        """Nothing to undo: the columns release CPUs with the pod."""
 
     def _policies(self, columns: Columns) -> Bools:
         known: _Policies | None = columns.tables.get((self.name, "policies"))

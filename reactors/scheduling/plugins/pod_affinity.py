@@ -69,7 +69,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Another term of affinity, here or there."""
+        """Change a term of affinity, of this pod or of others."""
         if not _near(cycle.pod, cycle.columns)[row]:
             return "require fewer pods near"
         if _far(cycle.pod, cycle.columns)[row]:
@@ -95,7 +95,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         return totals
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """From the worst to the best, as kube-scheduler rounds it."""
+        """From the worst to the best, with kube-scheduler's rounding."""
         lowest, span = scores.min(), scores.max() - scores.min()
         if not span:
             return np.zeros(scores.size, np.int64)
@@ -127,7 +127,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
 
 
 def _keeps_away(crowd: Crowd) -> bool:
-    """Whether pods require others to be far."""
+    """Whether pods have required anti-affinity."""
     return crowd.affinity is not None and bool(_required(crowd.affinity.pod_anti_affinity))
 
 
@@ -184,7 +184,7 @@ def _unwanted(pod: Pod, columns: Columns) -> Bools:
 def _means(
     term: PodAffinityTerm, namespace: str, labels: Mapping[str, str], crowd: Crowd, columns: Columns
 ) -> bool:
-    """Whether a term of a pod of this namespace and these labels means the pods of a crowd."""
+    """Whether a term of a pod of this namespace and these labels matches the pods of a group."""
     selector = narrowed(
         term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys
     )
@@ -192,7 +192,7 @@ def _means(
 
 
 def _meant(term: PodAffinityTerm, crowd: Crowd, pod: Pod, columns: Columns) -> bool:
-    """Whether a term of the pods of a crowd means a pod."""
+    """Whether a term of the pods of a group matches a pod."""
     one = Crowd(pod.namespace, labels_of(pod), False, None)
     if _is_vague(term, crowd):
         known = without(term.label_selector, crowd.unkept)

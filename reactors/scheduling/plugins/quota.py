@@ -43,7 +43,7 @@ class Quota(msgspec.Struct, frozen=True):
         return found.reason if found is not None else ""
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """The reason, where no eviction would help."""
+        """The reason, if evictions would not help."""
         cycle.data.pop(self.name, None)
         quotas = cycle.context.quotas
         found = quotas.excess(cycle.pod) if quotas is not None else None
@@ -55,7 +55,7 @@ class Quota(msgspec.Struct, frozen=True):
         return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """All nodes, while the quota holds too much."""
+        """All nodes, while the quota is over its limit."""
         found: Excess | None = cycle.data.get(self.name)
         columns = cycle.columns
         if found is None:

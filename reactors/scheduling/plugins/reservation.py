@@ -90,7 +90,7 @@ class Reservation(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Room in a reservation, or beside it."""
+        """Room in a reservation, or outside."""
         return f"free room of node {cycle.columns.names[row]}, or of a reservation there that is for the pod"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
@@ -143,7 +143,7 @@ class Reservation(msgspec.Struct, frozen=True):
             own.give_back(cycle.pod.uid)
 
     async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:
-        """A reservation gets its node in its status; nothing for a pod."""
+        """Write a reservation's node into its status; nothing for a pod."""
         if not cycle.placement.is_reservation:
             return None
         amounts = requested(cycle.known.pod.demand)

@@ -129,7 +129,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
         return {name: amount for name, amount in found.items() if name not in self.ignored}
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """How the resources would be filled with the pod, 0 to 100."""
+        """The fill of the resources with the pod, 0 to 100."""
         scorer = _SCORERS.get(self.strategy, self._by_shape)
         is_ratio = self.strategy == "RequestedToCapacityRatio"
         total = np.zeros(cycle.columns.pods[rows].size, np.int64)
@@ -168,7 +168,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
                 (point.score - before.score) * 10,
                 point.utilization - before.utilization,
             )
-            # Rounded towards zero, as Go divides.
+            # Rounded towards zero, as in Go.
             gained = np.abs(rise) * (percent - before.utilization) // width * np.sign(rise)
             scores[reached] = (before.score * 10 + gained)[reached]
         return scores
@@ -187,7 +187,7 @@ def _other_scheduler(device_class: str) -> str:
 
 
 def _filled(cycle: Cycle, name: str, rows: Rows) -> tuple[Ints, Ints] | None:
-    """(requested with the pod, capacity) of a resource on each node; None where the pod does not touch it."""
+    """(requested with the pod, capacity) of a resource on each node; None if the pod does not request it."""
     columns = cycle.columns
     at = columns.resources.names.get(name)
     if at is None or (at > STORAGE and not cycle.request[at]):

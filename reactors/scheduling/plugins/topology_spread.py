@@ -104,14 +104,14 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
                 counts, domains = sums[column], np.unique(column[fitting]).size
             # Exact, so equal histories give equal scores on every machine.
             totals += counts * _weight(domains)
-            # Users write it: multiplied it could overflow.
+            # A user's value: its product could overflow.
             skews += spread.max_skew - 1
         cycle.data[self.name] = fitting[rows]
         cycle.data[f"{self.name}/totals"] = (2 * totals + _PARTS) // (2 * _PARTS) + skews
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """How many pods of its kind the domains of a node have; 0 where it has no domain."""
+        """The number of matching pods in the domains of a node; 0 without a domain."""
         totals: Ints = cycle.data[f"{self.name}/totals"][rows]
         return np.where(cycle.data[self.name], totals, 0)
 

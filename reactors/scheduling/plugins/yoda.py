@@ -28,7 +28,7 @@ UNKNOWN = "node(s) had no Scv object"
 LACKING = "node(s) didn't have enough GPU cards"
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-#: Where Go's numbers end.
+#: The range of Go's integers.
 _MOST = 2**63 - 1
 
 
@@ -85,7 +85,7 @@ class Yoda(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Ask for less, or measure the node."""
+        """Request less, or measure the node."""
         if not cycle.columns.facts.scvs(cycle.columns.row_of).is_known[row]:
             return f"let Yoda's daemon write an Scv object for {cycle.columns.names[row]}"
         return f"ask for fewer cards, less memory or the clock that the node has ({NUMBER}, {MEMORY}, {CLOCK})"
@@ -136,7 +136,7 @@ class Yoda(msgspec.Struct, frozen=True):
         return parts.cards + parts.allocate + parts.actual
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """From the worst, 0, to the best; equal ones get 100."""
+        """From the worst, 0, to the best; all equal: 100."""
         lowest, highest = int(scores.min()), int(scores.max())
         lowest -= lowest == highest
         return (scores - lowest) * HIGHEST // (highest - lowest)

@@ -42,7 +42,7 @@ class Seat(msgspec.Struct):
     queued: Queued
     cycle: Cycle
     node: str
-    #: Whether it depends on nothing but its node.
+    #: Whether its fit depends on its node only.
     is_local: bool
 
 
@@ -117,7 +117,7 @@ class GangRoom:
             self._end()
 
     def _tried(self, place: Callable[[], bool]) -> bool:
-        """Whether the gang has room, with some victims; everything is as it was where not."""
+        """Whether the gang has room after some evictions; the columns are restored if not."""
         if place():
             self._spare(self._units())
             violating = protected(self._victims(), self._budgets)
@@ -126,7 +126,7 @@ class GangRoom:
         self._end()
         return False
 
-    # a place for each
+    # a seat for each
 
     def _one_by_one(self) -> bool:
         in_vain: set[Hashable] = set()
@@ -177,7 +177,7 @@ class GangRoom:
     def _sits(self, framework: Framework, one: Queued) -> bool:
         """Whether a node takes a pod now; it is counted there."""
         cycle = Cycle(one.pod, self._context)
-        # All nodes are looked at, so it takes longer with many.
+        # All nodes are evaluated, so it takes longer with many.
         self._steps += 2 + len(self._columns.nodes) // 500
         choice = framework.choose(cycle, self._sequence)
         return choice.row >= 0 and self._seat(framework, one, cycle, choice.row)
@@ -287,7 +287,7 @@ class GangRoom:
         self._columns.lift(pod.uid)
 
     def _end(self) -> None:
-        """Everything is as it was."""
+        """Restore the columns."""
         for uid in reversed(list(self._seats)):
             self._rise(uid)
         for uid in sorted(self._gone):

@@ -32,7 +32,7 @@ LONGEST_US = 3_600 * SECOND_US
 #: The pause of a pod after a refused eviction; each further refusal doubles it.
 REST_US = 300 * SECOND_US
 LONGEST_REST_US = 3_600 * SECOND_US
-#: Until it is gone.
+#: A pause until the pod is gone.
 FOREVER_US = 2**62
 
 
@@ -67,7 +67,7 @@ class Nominations:
             self._keep(one)
         self.evicting, self.rested = dict(evicting), dict(rested)
 
-    # what is folded
+    # folding
 
     def begin(
         self, profile: str, asked: Nomination, node: str, mark: Mark, *, is_shadow: bool, group: str = ""
@@ -115,7 +115,7 @@ class Nominations:
         return [other for other in self if other.group == one.group] if one.group else (one,)
 
     def saw(self, pod: Pod) -> None:
-        """A pod was observed: the newest of a nominated one counts."""
+        """Record a pod's newest observation for its nomination."""
         one = self._columns.nominated.get(pod.uid)
         if one is not None:
             self._columns.nominated[pod.uid] = Placed(pod, one.node)
@@ -205,7 +205,7 @@ class Nominations:
             yield one, [pod for pod in victims.values() if holds(pod) and not self.ends(pod)]
 
     def ends(self, pod: Pod) -> bool:
-        """Whether a pod is going, or would in a shadow."""
+        """Whether a pod is ending, or would in a shadow."""
         known = self.evicting.get(pod.uid)
         return pod.is_terminating or (known is not None and known.is_over)
 

@@ -16,7 +16,7 @@ from projections.cluster.volumes import CsiNode, Pvc, StorageClass, Volume
 class Hint(Enum):
     """A kind of change."""
 
-    #: A node came, or offers, allows or is called something else than before.
+    #: A node came, or its resources, rules or names changed.
     NODE = "a node"
     #: A pod released its part of a node.
     GONE = "a pod that ends"
@@ -52,7 +52,7 @@ def hints_of(change: Change) -> Iterator[Hint]:
         return
     newest = before if after is None else after
     if isinstance(newest, NodeTopology):
-        # Node agents write the object anew whenever a pod starts.
+        # Node agents write the object again at every start of a pod.
         if _layout(before) != _layout(after):
             yield Hint.CPUS
         return
@@ -98,7 +98,7 @@ def _cpus(pod: Pod) -> HeldCpus | None:
 
 
 def _shrank(before: Pod, after: Pod) -> bool:
-    """Whether a pod ends, holds less than before, or lies elsewhere."""
+    """Whether a pod ends, holds less than before, or is on another node."""
     if before.node != after.node or before.is_terminating != after.is_terminating:
         return True
     if _cpus(before) != _cpus(after):

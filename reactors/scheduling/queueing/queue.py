@@ -51,11 +51,11 @@ class Queued(msgspec.Struct):
 
     pod: Pod
     added_us: int
-    #: Names it in the queue: no other pod had this number.
+    #: Its number in the queue: no other pod had it.
     number: int = 0
     place: Place = Place.ACTIVE
     attempts: int = 0
-    #: When it failed last.
+    #: The time of its last failure.
     failed_us: int = 0
     until_us: int = 0
     #: By plugin: its reasons for refusing nodes. And the hints for these plugins.
@@ -67,7 +67,7 @@ class Queued(msgspec.Struct):
 
     @property
     def backoff_ends_us(self) -> int:
-        """Before this it is not tried again."""
+        """The end of its back-off."""
         if not self.attempts:
             return 0
         doubled = FIRST_BACKOFF_US << min(self.attempts - 1, 8)
@@ -75,7 +75,7 @@ class Queued(msgspec.Struct):
 
     @property
     def rests_until_us(self) -> int:
-        """The same, also where it was put aside for longer."""
+        """The end of its rest: of the back-off, or of a longer pause."""
         return max(self.backoff_ends_us, self.until_us * (self.place is Place.BACKOFF))
 
 
@@ -106,7 +106,7 @@ class Queue:
         return iter(sorted(self._all.values(), key=self.turn_of))
 
     def places(self) -> Iterator[str]:
-        """Where each pod is, in no order."""
+        """The state of each pod, in no order."""
         return (one.place.value for one in self._all.values())
 
     def get(self, uid: str) -> Queued | None:
@@ -114,7 +114,7 @@ class Queue:
         return self._all.get(uid)
 
     def numbered(self, number: int) -> Queued | None:
-        """The pod of this number; None where it waits no more."""
+        """The pod of this number; None if it waits no more."""
         return self._all.get(self._numbers.get(number, ""))
 
     def add(self, pod: Pod, since_us: int, at_us: int) -> None:
@@ -159,7 +159,7 @@ class Queue:
             )  # fmt: skip
 
     def remove(self, uid: str) -> Queued | None:
-        """A pod waits no more: it was bound, or is gone. None where it did not."""
+        """Remove a bound or deleted pod. None if it did not wait."""
         one = self._all.pop(uid, None)
         if one is not None:
             self._numbers.pop(one.number, None)
@@ -197,7 +197,7 @@ class Queue:
         self._put(one, Place.UNSCHEDULABLE, at_us + FLUSH_US)
 
     def failed(self, one: Queued, reason: str, at_us: int) -> None:
-        """Its bind failed, or it was rejected after it had a node: it rests and is tried again."""
+        """Its bind failed, or it was rejected after its placement: it rests and is tried again."""
         one.attempts += 1
         one.failed_us, one.reason = at_us, reason
         self._put_back(one)
@@ -268,7 +268,7 @@ class Queue:
         self._put(one, one.place, one.until_us)
 
     def turn_of(self, one: Queued) -> tuple[object, ...]:
-        """Sorts pods as passes take them."""
+        """The sort key of pods in passes."""
         return self._order(one.pod, one.added_us)
 
     def _is_newest(self, uid: str, turn: int) -> bool:

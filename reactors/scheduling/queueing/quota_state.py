@@ -134,7 +134,7 @@ class QuotaState:
     # questions
 
     def excess(self, pod: Pod) -> Excess | None:
-        """Why a pod may not start; None = it may, by its quota or as it belongs to none."""
+        """The reason why a pod may not start; None = it may, by its quota or without one."""
         holder = self._holder(pod)
         known = evidence(self.seen, holder) if holder else None
         if known is None:
@@ -180,8 +180,9 @@ class QuotaState:
         return Excess(f"quota {node.name} holds too much: {limits}", node, found)
 
     def makes_room(self, found: Excess, pod: Pod, nominated: Iterable[Pod]) -> bool:
-        """Whether room is being made in the quota of a pod: a less important pod of it is going, or has gone and is charged
-        still, or another pod of it waits for victims.
+        """Whether room is being made in the quota of a pod.
+
+        A less important pod of it is ending, or has ended and is still charged, or another pod of it waits for victims.
         """
         assert found.node is not None
         going = []
@@ -221,7 +222,7 @@ class QuotaState:
         where = known[0]
         if where is None:
             return ""
-        # Quotas of two kinds may have one name; the rules know an elastic one by its own.
+        # Quotas of two kinds may have one name; the rules identify an elastic one by its own.
         return where.quota if where.kind == ELASTIC else where.full_name
 
     def _holder(self, pod: Pod) -> str:

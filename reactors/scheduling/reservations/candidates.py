@@ -35,7 +35,7 @@ class ReservationCandidates:
             self._uids.setdefault(key, set()).add(row.uid)
 
     def remove(self, uid: str) -> None:
-        """It is found no more. Nothing where it was not."""
+        """Remove a reservation. Nothing without it."""
         for key in self._keys.pop(uid, ()):
             uids = self._uids[key]
             uids.discard(uid)

@@ -30,7 +30,7 @@ class NamedOwners:
             self._namers.setdefault(pod, set()).add(uid)
 
     def may_own(self, row: Reservation, pod: Pod) -> bool:
-        """Whether a pod is on the node of a reservation, and no other there has it first."""
+        """Whether a pod is on the node of a reservation, and no earlier reservation there names it."""
         return pod.node == row.node and self.reservation(pod) in (None, row)
 
     def reservation(self, pod: Pod) -> Reservation | None:

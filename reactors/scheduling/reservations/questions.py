@@ -42,7 +42,7 @@ class PodCounter(Protocol):
     """The counter of pods on nodes: :class:`reactors.scheduling.columns.table.Columns`."""
 
     def counted(self, uid: str) -> OnNode | None:
-        """Where a pod is counted; None = on no node."""
+        """The placement of a pod; None = on no node."""
 
     def place(self, pod: Pod, node: str) -> None:
         """Count a pod on a node from now on, ahead of the history."""
@@ -51,7 +51,7 @@ class PodCounter(Protocol):
         """Take back a pod placed ahead of the history."""
 
     def lift(self, uid: str) -> None:
-        """Count a pod no more, until :meth:`put_back`."""
+        """Take a pod off until :meth:`put_back`."""
 
     def put_back(self, uid: str) -> None:
         """Count a lifted pod again."""
@@ -135,7 +135,7 @@ class KnownReservations:
         return [one for one in rows if _is_meant(one, applicant)]
 
     def usable(self, pod: Pod) -> list[Reservation]:
-        """Those of them with enough left for it, by their policies."""
+        """The reservations with enough room for the pod, by their policies."""
         if pod.uid in self._assumed:
             return []
         if self._usable is None or self._usable[0] is not pod:

@@ -60,7 +60,7 @@ class Applicant(msgspec.Struct, frozen=True):
 
 
 def invalid(has_template: bool, owners: int, has_ttl: bool, has_expires: bool) -> str:
-    """Why a reservation is none, a token; "" = it is one."""
+    """The reason why a reservation is invalid, as a token; "" = it is valid."""
     if not has_template:
         return "missing_template"
     if not owners:
@@ -81,7 +81,7 @@ def owns(
 
 
 def _is_object(named: OwnerObject | None, pod: Applicant) -> bool:
-    # Its kind is not looked at: only pods are compared.
+    # Its kind is ignored: only pods are compared.
     return named is None or (
         _fits(named.uid, pod.uid)
         and _fits(named.name, pod.name)
@@ -166,7 +166,7 @@ def score(request: Amounts, reserved: Amounts, allocated: Amounts) -> int:
 
 
 def preferred(orders: Iterable[tuple[str, str]]) -> str | None:
-    """Of (name, text of its label) the name with the smallest order; None where no label is an order."""
+    """Of (name, text of its label) the name with the smallest order; None without a valid order."""
     known = [(order, name) for name, text in orders if (order := order_of(text))]
     return min(known)[1] if known else None
 
@@ -182,7 +182,7 @@ def is_kept_too_long(
 
 
 def scheduled(status: Status, node: str, reserved: Amounts) -> Status:
-    """It got a node."""
+    """The status after its placement."""
     return _with(
         msgspec.structs.replace(
             status, phase=AVAILABLE, node=node, allocatable=reserved, allocated=dict.fromkeys(reserved, 0)
@@ -193,7 +193,7 @@ def scheduled(status: Status, node: str, reserved: Amounts) -> Status:
 
 
 def unschedulable(status: Status, message: str) -> Status:
-    """No node takes it. Nothing where it has one already."""
+    """The status of a reservation refused by every node. Nothing if it has a node already."""
     if any(one.type == SCHEDULED and one.is_true for one in status.conditions):
         return status
     pending = msgspec.structs.replace(status, phase=status.phase or PENDING)
@@ -213,7 +213,7 @@ def allocated(status: Status, uid: str, request: Amounts, *, once: bool) -> Stat
 
 
 def used_up(status: Status) -> Status:
-    """It was for one use, and had it."""
+    """The status of a single-use reservation after its use."""
     over = msgspec.structs.replace(status, phase=SUCCEEDED)
     return _with(over, ReservationCondition("Ready", False, SUCCEEDED))
 

@@ -85,10 +85,10 @@ class Reservations:
                 self.give_back(uid)
         return self.saved()
 
-    # what is folded
+    # folding
 
     def follow(self, changes: Iterable[Change]) -> bool:
-        """The cluster changed; whether there is other room now than before."""
+        """Follow the changes of the cluster; whether they change the room."""
         has_moved = False
         self.known.forget_places()
         for change in changes:
@@ -133,7 +133,7 @@ class Reservations:
         self._set(uid, self._allocated(row, self.known.statuses[uid], pod.uid))
 
     def give_back(self, pod: str) -> None:
-        """A pod is not bound after all."""
+        """Take back the part of a pod not bound after all."""
         given = self.known.given_parts.pop(pod, None)
         status = self.known.statuses.get(given.reservation) if given is not None else None
         if given is not None and status is not None and pod in status.owners:
@@ -201,7 +201,7 @@ class Reservations:
         return False
 
     def _own(self, pod: Pod, row: Reservation) -> None:
-        """The status of a reservation names a pod as its owner, or it was one before."""
+        """The status of a reservation names a pod as its owner, or did before."""
         given = self.known.given_parts.get(pod.uid)
         if given is None or given.reservation != row.uid:
             if given is not None:
@@ -230,7 +230,7 @@ class Reservations:
         return rules.allocated(status, pod, request, once=row.allocate_once)
 
     def _allocated_ahead(self, status: Status, pod: str) -> Status:
-        """It uses nothing up before it has its node."""
+        """A reservation without a node uses nothing up."""
         return rules.allocated(status, pod, self.known.given_parts[pod].request, once=False)
 
     def _set(self, uid: str, status: Status) -> None:

@@ -69,7 +69,7 @@ class NodeAffinity(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Select it."""
+        """Select the node."""
         return f"let nodeSelector and nodeAffinity select {cycle.columns.names[row]}"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
@@ -84,7 +84,7 @@ class NodeAffinity(msgspec.Struct, frozen=True):
         return found[rows]
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """In parts of the best."""
+        """As parts of the best."""
         return scaled(scores)
 
 

@@ -23,7 +23,7 @@ class NodeName(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Every other node, where one is named."""
+        """All nodes other than the named one."""
         if not cycle.pod.node:
             return ()
         others = np.ones(len(cycle.columns.nodes), np.bool_)
@@ -38,5 +38,5 @@ class NodeName(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Name no node, or another."""
+        """Remove the node name, or change it."""
         return f"leave spec.nodeName out, or set it to {cycle.columns.names[row]}"

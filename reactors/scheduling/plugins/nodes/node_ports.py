@@ -23,7 +23,7 @@ class NodePorts(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes where a pod holds one of the ports."""
+        """Nodes with a pod on one of the ports."""
         wanted = ports_of(cycle.pod)
         if not wanted:
             return ()
@@ -37,7 +37,7 @@ class NodePorts(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Take another port."""
+        """Use another port."""
         return (
             f"take another host port than {_clash(ports_of(cycle.pod), cycle.columns.ports[row])}"
         )

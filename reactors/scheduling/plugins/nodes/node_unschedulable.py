@@ -37,5 +37,5 @@ class NodeUnschedulable(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """Let the node take pods again."""
+        """Uncordon the node."""
         return f"uncordon node {cycle.columns.names[row]}"

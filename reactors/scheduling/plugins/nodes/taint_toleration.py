@@ -86,7 +86,7 @@ class TaintToleration(msgspec.Struct, frozen=True):
 
 
 def tolerates(pod: Pod, taint: Taint) -> bool:
-    """Whether one of a pod's tolerations means this taint."""
+    """Whether one of a pod's tolerations matches this taint."""
     own = pod.constraints.tolerations if pod.constraints else ()
     return any(_means(one, taint) for one in (*own, *_DEFAULTS))
 

@@ -44,7 +44,7 @@ class VolumeBinding(msgspec.Struct, frozen=True):
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.CLAIM, Hint.VOLUME})
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """A pod waits while one of its claims is missing, lost, going or not bound."""
+        """A pod waits while one of its claims is missing, lost, ending or not bound."""
         found = cycle.pod.constraints
         if found is None or not found.claims:
             return SKIP
@@ -111,7 +111,7 @@ def _claims(cycle: Cycle) -> Iterator[Pvc]:
 
 
 def _unusable(cycle: Cycle, name: str, *, is_ephemeral: bool) -> str:
-    """Why a pod cannot have a claim as it is, in kube-scheduler's words; "" = it can."""
+    """The reason why a pod cannot use a claim, in kube-scheduler's words; "" = it can."""
     pod = cycle.pod
     claim = cycle.columns.volumes.claim(pod.namespace, name)
     if claim is None:
@@ -123,13 +123,13 @@ def _unusable(cycle: Cycle, name: str, *, is_ephemeral: bool) -> str:
     if claim.is_terminating:
         return f'persistentvolumeclaim "{name}" is being deleted'
     if is_ephemeral and claim.owner != pod.uid:
-        # Anybody may make a claim of this name before the pod's own is made.
+        # Another claim of this name may be created before the pod's own.
         return f"PVC {pod.namespace}/{name} was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
     return ""
 
 
 def _unbound(cycle: Cycle) -> Iterator[str]:
-    """Why the pod waits for its claims."""
+    """The reason of the pod's wait for its claims."""
     volumes, waits = cycle.columns.volumes, ""
     for claim in _claims(cycle):
         if claim.is_bound:

@@ -51,7 +51,7 @@ class VolumeRestrictions(msgspec.Struct, frozen=True):
         return ONE_CHANGE
 
     def remedy(self, cycle: Cycle, row: int) -> str:
-        """End the other pod, or let more than one use the claim."""
+        """End the other pod, or change the access mode of the claim."""
         return f"end the pod that uses the claim {_taken(cycle)}, or claim a volume that several may use"
 
 

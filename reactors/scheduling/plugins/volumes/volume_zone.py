@@ -41,7 +41,7 @@ class VolumeZone(msgspec.Struct, frozen=True):
         return None if next(_zones(cycle), None) is not None else SKIP
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes elsewhere."""
+        """Nodes in other zones."""
         columns = cycle.columns
         elsewhere = np.zeros(len(columns.nodes), np.bool_)
         for key, zones in _zones(cycle):
