@@ -196,7 +196,7 @@ class EvictionState(Part):
                 self.watches[name] = Watch(at_us)
 
     def _yielded(self) -> None:
-        """Forget pods without holdings; and in shadow, pods in room without a request."""
+        """Forget pods without holdings; and in shadow, evicted pods without a further request for their room."""
         if not self.yielding:
             return
         wanted = {one.title for tree in self.trees.values() for one in tree.refused}

@@ -25,7 +25,7 @@ def unbound(uid: str, at_us: int) -> None:
 
 
 class Pods:
-    """Reads the record after its callers."""
+    """The running pods of the record, updated after each event's other readers."""
 
     def __init__(self, earlier: Earlier, held_at: HeldAt = unbound) -> None:
         self._earlier = earlier

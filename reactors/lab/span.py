@@ -8,7 +8,7 @@ from bus.events.decisions import Decision
 
 
 class PodSpan(msgspec.Struct):
-    """``is_saved``: on record alone. Times in microseconds UTC; ``until_us`` 0 = it is not over."""
+    """A time of a pod's run on record only (``is_saved``), or under trial only. Microseconds UTC; ``until_us`` 0 = not over."""
 
     #: The pod on record.
     uid: str

@@ -95,7 +95,7 @@ class SavedMigrations(msgspec.Struct):
 
 
 class MigrationState(Part):
-    """Implements :class:`reactors.engine.contract.State`. ``tracked`` by the job's uid."""
+    """The state of migrations, a :class:`reactors.engine.contract.State`. ``tracked`` by the job's uid."""
 
     Saved = SavedMigrations
     derived = frozenset({"state", "touched"})

@@ -86,7 +86,7 @@ class SavedScheduling(msgspec.Struct):
 
 
 class SchedulingState(Part):
-    """Implements :class:`reactors.engine.contract.State`."""
+    """The state of scheduling, a :class:`reactors.engine.contract.State`."""
 
     Saved = SavedScheduling
     derived = frozenset({"_cluster", "_trees", "_load", "_load_quotas", "scheduler"})

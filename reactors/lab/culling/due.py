@@ -27,7 +27,7 @@ NEVER_US = 2**62
 
 
 class DueNotebooks:
-    """Decides as the culling reactor does, only about notebooks possibly due."""
+    """The culling reactor's decisions, computed only for notebooks possibly due."""
 
     def __init__(self) -> None:
         #: By pod uid: the moment before which the only decision is "keep".

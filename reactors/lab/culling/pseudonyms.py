@@ -48,7 +48,7 @@ _UNREADABLE = "?"
 
 
 class Pseudonyms:
-    """Reads all events first, by :meth:`learn`; then :meth:`event` and :meth:`policy` return them without names."""
+    """Pseudonyms of a recording. :meth:`learn` reads all events first; :meth:`event` and :meth:`policy` then leave names out."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {

@@ -37,7 +37,7 @@ class _Kept(msgspec.Struct):
 
 
 class KeptPods:
-    """Kept pods by uid. Reads the record, and reports ends under trial."""
+    """Kept pods by uid. It reads the record, and reports the pods' ends under trial."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}

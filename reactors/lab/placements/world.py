@@ -58,7 +58,7 @@ class Stay(msgspec.Struct):
 
 
 class PlacementWorld:
-    """The pods under trial. ``lives``: the lives of all recorded pods. ``schedulers``: names of the tried profiles."""
+    """The pods under trial. ``lives``: the lives of all recorded pods. ``schedulers``: names of the profiles under trial."""
 
     def __init__(self, rule: PlacementRule, lives: PodLives, schedulers: tuple[str, ...]) -> None:
         self._rule, self._lives, self._schedulers = rule, lives, schedulers

@@ -31,7 +31,7 @@ Place = tuple[str, str]
 
 
 class Holdings:
-    """A tree under trial."""
+    """The holdings of one tree under trial."""
 
     def __init__(self, name: str, tried: Limits, lives: Lives) -> None:
         self.tree = Tree(name)

@@ -33,7 +33,7 @@ NAMESAKE: Outcome = ("gone", "another object has this name")
 
 
 class MigrationEffector:
-    """Executes the steps of migrations. Implements :class:`reactors.engine.adapters.Effector`."""
+    """The effector of migration steps. Implements :class:`reactors.engine.adapters.Effector`."""
 
     #: The decisions executed by it.
     verbs: ClassVar[tuple[type[Decision], ...]] = (

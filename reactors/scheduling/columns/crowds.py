@@ -33,7 +33,7 @@ class Crowd(msgspec.Struct):
 
 
 class Crowds:
-    """All pods on nodes."""
+    """All pods on nodes, grouped by equal namespace, labels and terms."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Crowd] = {}

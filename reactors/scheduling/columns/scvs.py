@@ -12,7 +12,7 @@ from reactors.scheduling.columns.nodes import Bools, Ints
 
 
 class ScvColumns(msgspec.Struct, frozen=True):
-    """Memory in MB, clocks in MHz; the first six are by card, the rest by node."""
+    """Cards of Scv objects. Memory in MB, clocks in MHz; the first six fields are by card, the rest by node."""
 
     row: Ints
     is_healthy: Bools

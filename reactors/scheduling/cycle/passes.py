@@ -39,7 +39,7 @@ from reactors.scheduling.shape import Assumed, Dealt, Mark, WaitingPod, holds
 
 
 class Scheduler:
-    """Places the pods of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
+    """The scheduler of the pods of ``profiles``; in shadow of all pods, those of other schedulers by the first profile."""
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ Settle = Callable[[Sequence[tuple[Placement, Outcomes]]], Awaitable[None]]
 
 
 class Binder:
-    """Binds outstanding placements. One in each acting process; two of them do no harm."""
+    """The binder of outstanding placements. One in each acting process; two of them do no harm."""
 
     def __init__(
         self,

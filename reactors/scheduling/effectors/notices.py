@@ -166,7 +166,7 @@ def record(subject: NoticedPod, *, node: str, message: str, now_us: int, instanc
 
 
 class PodNotices:
-    """Writes notices. One for a cluster, in the binding process."""
+    """The writer of notices on pods. One for a cluster, in the binding process."""
 
     def __init__(self, cluster: NoticeClient, clock: Clock, *, instance: str) -> None:
         #: The results of notices: ``written``, ``known``, ``denied``, ``refused``, ``gone``, ``crowded`` (left out).

@@ -48,7 +48,7 @@ class StatusWrites(ReservationWrites, Protocol):
 
 
 class ReservationStatuses:
-    """Writes statuses of reservations. One for a cluster, in the binding process."""
+    """The writer of reservations' statuses. One for a cluster, in the binding process."""
 
     def __init__(self, cluster: StatusWrites, clock: Clock) -> None:
         #: The API server's reason for refusing statuses, in its words; "" = none.

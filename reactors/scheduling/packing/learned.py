@@ -41,7 +41,7 @@ MOST_SELECTIONS = 64
 
 
 class LearnedPolicy(msgspec.Struct, frozen=True):
-    """Weights in addition to fragmentation, with weight 1."""
+    """The learned policy's weights. Fragmentation has weight 1."""
 
     #: A stranded thousandth of a card.
     stranded: float = 1.0

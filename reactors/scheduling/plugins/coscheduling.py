@@ -31,7 +31,7 @@ MOST_TRIED = 8
 
 
 class Coscheduling(msgspec.Struct, frozen=True):
-    """Reads the state of gangs; without it, as at the check of a file, every pod starts by itself.
+    """Gangs for the framework. Without a state of gangs, as at the check of a file, every pod starts by itself.
 
     ``topology``: labels of nodes from the widest domain to the narrowest. A strict gang is placed in the narrowest domain with
     room for it: with ``strategy`` ``pack`` in the one with the least room, with ``spread`` in the one with the most.

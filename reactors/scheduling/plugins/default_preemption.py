@@ -32,7 +32,7 @@ NO_HELP = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemption(msgspec.Struct, frozen=True):
-    """Tries nodes until at least ``least`` of them, and ``least_percent`` of the nodes to try, are candidates."""
+    """The search for victims. It ends with at least ``least`` candidates, and ``least_percent`` of the nodes to try."""
 
     name: ClassVar[str] = "DefaultPreemption"
     is_local: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class DefaultPreemption(msgspec.Struct, frozen=True):
 
 
 class _Counts:
-    """Nodes by reason."""
+    """Numbers of nodes by reason."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, int] = {}

@@ -38,7 +38,7 @@ _NONE = Lesson(0, {})
 
 
 class _Table(msgspec.Struct, frozen=True, eq=False):
-    """A policy over columns, and its sources."""
+    """A packing policy over the columns, and its input."""
 
     plugin: GpuCards
     described: int

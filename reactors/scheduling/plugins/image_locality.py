@@ -23,7 +23,7 @@ LEAST, MOST_EACH = 23 * _MIB, 1000 * _MIB
 
 
 class ImageLocality(msgspec.Struct, frozen=True):
-    """Scores nodes by the images they have."""
+    """Scores nodes by their images."""
 
     name: ClassVar[str] = "ImageLocality"
     is_local: ClassVar[bool] = False

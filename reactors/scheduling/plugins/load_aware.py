@@ -56,7 +56,7 @@ class Percents(msgspec.Struct, frozen=True):
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """How much each resource counts."""
+    """The weight of each resource."""
 
     cpu: Weight = 1
     memory: Weight = 1
@@ -84,7 +84,7 @@ class _Table(msgspec.Struct):
 
 
 class LoadAware(msgspec.Struct, frozen=True):
-    """``rules``: Koordinator's present rules (``current``), or those of its version 1.0."""
+    """Load by measurement and estimate. ``rules``: Koordinator's present ones (``current``), or those of its version 1.0."""
 
     name: ClassVar[str] = "LoadAware"
     #: A measurement becomes outdated by time alone.

@@ -42,7 +42,7 @@ class _Policies(msgspec.Struct):
 
 
 class NodeNUMAResource(msgspec.Struct, frozen=True):
-    """``bind``: the default position of CPUs; ``strategy``: packs parts of nodes, or spreads over them."""
+    """CPUs and NUMA nodes of pods. ``bind``: the default position of CPUs; ``strategy``: packs or spreads parts of nodes."""
 
     name: ClassVar[str] = "NodeNUMAResource"
     is_local: ClassVar[bool] = True

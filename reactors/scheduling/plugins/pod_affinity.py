@@ -35,7 +35,10 @@ OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 class InterPodAffinity(msgspec.Struct, frozen=True):
-    """``hard_weight``: the gain of a domain by the required affinity of a pod in it to the placed one."""
+    """Affinity and anti-affinity of pods.
+
+    ``hard_weight``: a domain's score for each required affinity of its pods to the new pod.
+    """
 
     name: ClassVar[str] = "InterPodAffinity"
     is_local: ClassVar[bool] = False

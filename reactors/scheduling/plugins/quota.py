@@ -1,9 +1,9 @@
 """Quota: a pod starts after its quota has admitted the workload charged for it.
 
 A pod waits before any node is evaluated while its workload is queued, refused, or charged with less than its demand. A workload
-existing before its quota is charged unchecked; its pods wait while the quota is over its limit. Then pods of lower priority,
-charged by themselves to the same quota, may make room. In any case victims are of the pod's own quota: another quota's guarantee
-is never taken.
+may be charged without a check, since it existed already; its pods wait while the quota is over its limit. Then pods of lower
+priority, charged by themselves to the same quota, may make room. In any case victims are of the pod's own quota: another quota's
+guarantee is never taken.
 
 Source: Koordinator's ElasticQuota plugin; docs/scheduling.md; :mod:`reactors.reclaim.preemption`.
 """
@@ -25,7 +25,7 @@ from reactors.scheduling.queueing.quota_state import Excess
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """Reads the state of admission; without it, as at the check of a file, every pod may start."""
+    """Quotas for the framework. Without a state of admission, as at the check of a file, every pod may start."""
 
     name: ClassVar[str] = "Quota"
     is_local: ClassVar[bool] = False

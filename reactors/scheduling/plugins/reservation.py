@@ -40,7 +40,7 @@ _ROOMS = "Reservation/rooms"
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """Reads the state of reservations; without it, as at the check of a file, there are none."""
+    """Reservations for the framework. Without a state of reservations, as at the check of a file, there are none."""
 
     name: ClassVar[str] = "Reservation"
     is_local: ClassVar[bool] = False

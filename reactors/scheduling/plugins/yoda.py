@@ -37,7 +37,7 @@ class NoMemoryError(PermanentError):
 
 
 class Largest(msgspec.Struct, frozen=True):
-    """The best of each property over all cards that fit, 1 at least."""
+    """The largest value of each property over all fitting cards, at least 1."""
 
     bandwidth: int
     clock: int
@@ -57,7 +57,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Yoda(msgspec.Struct, frozen=True):
-    """``formula``: Yoda divides a card's clock by the largest bandwidth (``documented``); ``corrected`` by the largest clock."""
+    """Yoda's score. ``formula``: a card's clock is divided by the largest bandwidth (``documented``), or clock (``corrected``)."""
 
     name: ClassVar[str] = "Yoda"
     is_local: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from projections.cluster.reservations import Reservation, is_active
 
 
 class NamedOwners:
-    """Depends on the rows of a cluster alone, in any order of their observation."""
+    """Reservations by their named owners. The index depends on the cluster's rows only, in any order of their observation."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

@@ -3,7 +3,7 @@
 A pod standing for the reservation holds the room on its node. It requests the unused part, so every plugin for room finds less. It
 is more important than any pod, has no labels, ports or volumes, and is never a victim. At the placement of a pod with usable
 reservations, their rooms are lifted. A reservation may replace a running pod (``preAllocation``). At its placement, one such pod
-of each node is lifted; the pod of its node is its owner from then on.
+of each node is lifted; the one on the chosen node is its owner from then on.
 
 The pods with a part follow from the passes, and from the owners in the status. The kept reservation has no conditions, so a trial
 leaves no trace.
@@ -43,7 +43,7 @@ HIGHEST = 2**31 - 1
 
 
 class Reservations:
-    """Follows the reservations of one cluster, and gives parts of them. ``assumed``: pods with a node ahead of the history."""
+    """The reservations of one cluster, and the parts given to pods. ``assumed``: pods with a node ahead of the history."""
 
     def __init__(
         self, cluster: ClusterState, columns: PodCounter, assumed: Mapping[str, Assumed]

@@ -16,7 +16,7 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
 class NodePorts(msgspec.Struct, frozen=True):
-    """Host ports by protocol, number and address; all addresses meet every one."""
+    """Host ports by protocol, number and address; the wildcard address conflicts with every address."""
 
     name: ClassVar[str] = "NodePorts"
     is_local: ClassVar[bool] = True

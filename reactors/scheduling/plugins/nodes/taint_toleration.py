@@ -35,7 +35,7 @@ LONGEST = 32
 
 
 class TaintToleration(msgspec.Struct, frozen=True):
-    """Evaluates each distinct set of taints once."""
+    """Taints of nodes. Each distinct set of taints is evaluated once."""
 
     name: ClassVar[str] = "TaintToleration"
     is_local: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from projections.cluster import Pod
 
 
 class PrioritySort(msgspec.Struct, frozen=True):
-    """By ``spec.priority``, then by the time at which the pod began to wait, then by uid."""
+    """Sorts by ``spec.priority``, then by the start of the wait, then by uid."""
 
     name: ClassVar[str] = "PrioritySort"
     is_local: ClassVar[bool] = True

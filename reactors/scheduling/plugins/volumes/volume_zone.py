@@ -27,7 +27,7 @@ LABELS = {
 
 
 class VolumeZone(msgspec.Struct, frozen=True):
-    """Volumes by their own labels; nodes without any label of a zone are in all of them."""
+    """Volumes by their own labels; nodes without any zone label fit all zones."""
 
     name: ClassVar[str] = "VolumeZone"
     is_local: ClassVar[bool] = False
