@@ -1,7 +1,7 @@
 """The event as it is stored: CloudEvents attributes, a JSON body, and its place in the history.
 
-An :class:`Event` is the common value of all packages. Sources make it without a sequence, the transport gives it
-one, projections fold it, the ledger's archive keeps it. Nothing in it depends on the transport: the canonical
+An :class:`Event` is the common value of all packages. A source creates the event without a sequence. The
+transport numbers it, projections fold it, and the ledger's archive keeps it. Nothing in it depends on the transport: the canonical
 bytes, and so the hash chain, are the same on NATS, in memory, in SQL and in an exported file.
 
 On NATS the attributes travel as headers (CloudEvents NATS binding, binary mode: ``ce-id``, ``ce-source`` …) and

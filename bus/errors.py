@@ -249,14 +249,14 @@ class SegmentPlaceError(RetryableError):
 
 
 class ObjectStoreError(RetryableError):
-    """An S3-compatible store does not do what it is asked.
+    """An S3-compatible store refused a request or did not answer.
 
     Sealing tries again later; a command ends and says so.
     """
 
 
 class TransparencyLogError(RetryableError):
-    """A transparency log does not do what it is asked, or does not prove what it says.
+    """A transparency log refused a request, did not answer, or gave an invalid proof.
 
     Anchoring tries again later; a command ends and says so.
     """

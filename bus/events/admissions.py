@@ -188,8 +188,8 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
     after the API server's deadline), ``shrunk`` (seen with less), ``moved`` (seen in another quota),
     ``finished`` (seen ended: it will never hold anything again), ``covered`` (its owner is charged for it),
     ``unanswered`` (its decision was stored after the asker had been refused). A charge that is left with
-    ``vanished`` or ``lapsed`` is for pods that still end. Of a queue: ``returning`` (it passed the head and is
-    to wait again; it holds what it held until it is seen to have stopped) and ``returned`` (seen so).
+    ``vanished`` or ``lapsed`` is for pods that still end. Of a queue: ``returning`` (the workload passed the
+    head and has to wait again; its charge stays until it was observed stopped) and ``returned`` (observed stopped).
     """
 
     wire_type: ClassVar[str] = "admission.released"

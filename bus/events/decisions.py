@@ -302,7 +302,7 @@ class Victim(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Nomination(msgspec.Struct, frozen=True, array_like=True):
-    """A pod that no node takes now, the node that takes it without ``victims``, and who these are, the most important first."""
+    """A node for a pod without room anywhere: the pod fits once the ``victims`` are gone. Victims: most important first."""
 
     uid: str
     #: Index of the pass's ``nodes``.

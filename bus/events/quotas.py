@@ -53,7 +53,7 @@ class NamespaceRequirement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Serves(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The namespaces that a quota serves: those that it names or selects, and all where neither it nor a quota above does."""
+    """The namespaces of a quota: named and selected ones, or all, if neither the quota nor an ancestor names any."""
 
     namespaces: tuple[str, ...] = ()
     #: Selects the namespaces with all of them; empty = no selector.

@@ -145,9 +145,9 @@ def _with_fewer_fields(body: dict[str, Any]) -> dict[str, Any]:
 class WorkloadObserved(Fact, frozen=True, kw_only=True):
     """An object of a governed kind was seen, a Deployment or a Job, say. Key: its uid.
 
-    ``demand`` to ``replicas`` are what :func:`bus.kube.kinds.asked` reads of it, also of one whose controller answers for
-    it: whether it is charged is a question of the whole chain. Version 1 said nothing of them, version 2 nothing of what
-    waits: ``wanted``, ``priority_class`` and ``held``.
+    :func:`bus.kube.kinds.asked` reads the fields from ``demand`` to ``replicas``. Children of a controller have them, too:
+    whether an object is charged depends on its whole chain of owners. Version 1 has none of these fields. Version 2 lacks
+    the fields of waiting workloads: ``wanted``, ``priority_class`` and ``held``.
     """
 
     wire_type: ClassVar[str] = "workload.observed"

@@ -1,7 +1,7 @@
 """Quotas as facts: Bursar's own and Koordinator's. Pure: one record in, one event out.
 
-An unusable object (it is older than a rule, or got past the webhook) is still an observation: it is published with
-its ``problem`` and without amounts, so views show it, and it is never unlimited.
+An unusable quota object (older than a rule, or stored past the webhook) is still an observation. The fact has its
+``problem`` and no amounts: views show the quota, and it never counts as unlimited.
 
 Koordinator keeps its extensions of Kubernetes in labels and annotations ``quota.scheduling.koordinator.sh/…``. Its
 built-in quotas have limits beyond 64 bits of milli-cores; these are cut, as Go's ``MilliValue`` does.

@@ -1,4 +1,4 @@
-"""Steps of ``bursar why`` for a reservation: the resources that it keeps, and the pods that use it."""
+"""Steps of ``bursar why`` for a reservation: its resources, and the pods in it."""
 
 from __future__ import annotations
 
