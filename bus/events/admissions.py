@@ -28,7 +28,10 @@ MAX_BATCH = 200
 
 
 class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a key refuses: ``used`` + ``asked`` > ``limit``, all in the key's unit (cpu milli, others whole)."""
+    """A key that rejects a request, with its numbers in the key's unit (cpu milli, others whole).
+
+    ``used`` + ``asked`` exceeds ``limit``. Spent budgets and missing container values have ``asked`` 0.
+    """
 
     key: str
     asked: int
@@ -41,7 +44,7 @@ class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Child(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What hangs below an owner, for which the owner's charge is raised."""
+    """A child of an owner. The owner's charge is raised for it."""
 
     kind: str
     name: str
@@ -54,17 +57,17 @@ class Child(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the quota holds from now on for an owner that is deleted without its children."""
+    """The remaining charge of an owner deleted without its children."""
 
     uid: str
     charge: dict[str, Amount] = {}
 
 
 class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a review was decided on, beside the entry's own fields and the journal before it. It decides the same again.
+    """Further inputs of a decision, for deriving it again. The other inputs are the entry and the earlier journal.
 
-    Bounded, and without anything of the object that is no amount. Of what is adopted: how far the history was read, and what
-    its children ask for. Of what a queue released: ``mapped_only``, where that is set, and ``window``.
+    It is bounded and contains no text of the object. An adopted object has ``read`` and ``live``. A queue's release has
+    ``mapped_only`` and ``window``.
     """
 
     #: The last event read when the quota was found.
@@ -93,11 +96,11 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AdmissionDecided(Fact, frozen=True, kw_only=True):
-    """An object asks for ``demand`` as a whole, and this is the answer. Key: the tree.
+    """The answer to an object's request for ``demand`` as a whole. Key: the tree.
 
-    ``charge`` is what the quota holds for the object (uid) from now on, by quota key: never a
-    difference, so the same ask twice charges once. ``verdict``: ``admitted``; ``refused`` (nothing
-    changes); ``adopted``: it was there without having been asked for, and is charged unchecked.
+    ``charge`` is the quota's charge for the object (uid) from now on, by quota key. It is never a difference, so a
+    repeated request charges once. ``verdict``: ``admitted``; ``refused`` (nothing changes); ``adopted``: an existing
+    object, not admitted with this amount, is charged without a check.
     """
 
     wire_type: ClassVar[str] = "admission.decided"
@@ -139,7 +142,7 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a quota holds for an object from now on; nothing where ``charge`` is empty."""
+    """The charge of a quota for an object from now on; an empty ``charge`` ends it."""
 
     quota: str
     uid: str
@@ -150,7 +153,7 @@ class Release(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChargeEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was observed when an entry was made of it: of an object whose charge fell, as far as it decided how much."""
+    """The observations behind an entry. For a fallen charge: those behind its amount."""
 
     #: The last event read.
     read: Amount = 0
@@ -182,11 +185,11 @@ class ChargeEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AdmissionReleased(Fact, frozen=True, kw_only=True):
-    """Charges were given back, each because of what was observed. Key: the tree.
+    """Charges were released, each with the observation as its reason. Key: the tree.
 
-    Reasons: ``vanished`` (a delete was seen), ``lapsed`` (absent from a complete list that began
-    after the API server's deadline), ``shrunk`` (seen with less), ``moved`` (seen in another quota),
-    ``finished`` (seen ended: it will never hold anything again), ``covered`` (its owner is charged for it),
+    Reasons: ``vanished`` (a delete was observed), ``lapsed`` (absent from a complete list requested after the API
+    server's deadline), ``shrunk`` (observed with less), ``moved`` (observed in another quota), ``finished``
+    (observed as ended: it never holds anything again), ``covered`` (its owner is charged for it),
     ``unanswered`` (its decision was stored after the asker had been refused). A charge that is left with
     ``vanished`` or ``lapsed`` is for pods that still end. Of a queue: ``returning`` (the workload passed the
     head and has to wait again; its charge stays until it was observed stopped) and ``returned`` (observed stopped).
@@ -202,7 +205,7 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a quota limits. Amounts: cpu in milli, others whole; ``cash`` in unit·seconds of the ledger."""
+    """The limits of a quota. Amounts: cpu in milli, others whole; ``cash`` in unit·seconds of the ledger."""
 
     hard: dict[str, Amount] = {}
     cash: dict[str, int] = {}
@@ -228,9 +231,8 @@ class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 class QuotaDeclared(Fact, frozen=True, kw_only=True):
     """A quota stands in the tree with these limits, or has left it (``spec`` None). Key: the tree.
 
-    ``stage`` ``asked``: a review was answered, the object may or may not be stored. Then the
-    stricter of both limits counts for what is below and the larger for the parent, until
-    ``observed`` settles it. A refused ask changes nothing.
+    ``stage`` ``asked``: a review was answered, the object may or may not be stored. Until ``observed``, the stricter
+    limit applies to children and workloads, the larger to the parent. Rejected requests change nothing.
     """
 
     wire_type: ClassVar[str] = "admission.declared"
@@ -261,9 +263,9 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
 
 
 class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a budget has spent: ``spent`` + ``rate`` × (t - ``at_s``) at second t, until it is metered again.
+    """The spending of a budget: ``spent`` + ``rate`` × (t - ``at_s``) at second t, until it is metered again.
 
-    From ``resets_s`` on, if that is set, a new period counts: what is held goes on spending, from nothing.
+    At ``resets_s``, if set, a new period begins: spending restarts from 0 at the same rate.
     """
 
     quota: str
@@ -280,9 +282,9 @@ class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TreeMetered(Fact, frozen=True, kw_only=True):
-    """What stands against a tree from outside: budgets as they burn, and for elastic trees the capacity.
+    """External inputs of a tree: the spending of budgets and, for elastic trees, the cluster's capacity.
 
-    Only meters that changed stand in it; ``total`` None means unchanged. Key: the tree.
+    Only changed meters are in it; ``total`` None means unchanged. Key: the tree.
     """
 
     wire_type: ClassVar[str] = "admission.metered"

@@ -20,7 +20,7 @@ LATEST_US = 253_402_300_800 * 1_000_000
 class BudgetCredited(Fact, frozen=True, kw_only=True):
     """A quota was given more budget, or less, for one period. Key: the quota's name.
 
-    Said by the person or program in ``author``; ``ref`` is the entry's identity, so saying it twice is saying it once.
+    ``author``: the person or program. ``ref`` identifies the entry, so a repeated entry counts once.
     """
 
     wire_type: ClassVar[str] = "budget.credited"
@@ -38,9 +38,9 @@ class BudgetCredited(Fact, frozen=True, kw_only=True):
 
 
 class BudgetJudged(Fact, frozen=True, kw_only=True):
-    """A key of a quota came to another phase of exhaustion. Key: the quota's name.
+    """A key of a quota entered another phase of exhaustion. Key: the quota's name.
 
-    A decision of the keeper, made on a tick: what follows (new work refused, running work evicted) rests on it.
+    The acting process decides it on a tick. Rejections and evictions for a spent budget follow from it.
     """
 
     wire_type: ClassVar[str] = "budget.judged"

@@ -16,6 +16,6 @@ TICK_US = 10_000_000
 
 
 class ClockTicked(Fact, frozen=True, kw_only=True):
-    """It is the event's ``time`` now, by the clock of the process that keeps. Key: ``leader``."""
+    """A tick: the event's ``time`` is the present, by the acting process's clock. Key: ``leader``."""
 
     wire_type: ClassVar[str] = "clock.ticked"

@@ -157,7 +157,7 @@ class GangTerms(_Part, frozen=True):
 
 
 class NumaShare(_Part, frozen=True):
-    """What a pod has of one NUMA node, as quantities."""
+    """The resources of a pod on one NUMA node, as quantities."""
 
     node: int
     resources: dict[str, str] = {}
@@ -171,7 +171,7 @@ class HeldCpus(_Part, frozen=True):
 
 
 class CpuTerms(_Part, frozen=True):
-    """Koordinator's class of a pod, where its pods get CPUs for themselves, what the pod wants of them, and what it has."""
+    """Koordinator's QoS class of a pod, its requirements for CPUs and NUMA nodes, and its allocated CPUs."""
 
     qos: str = ""
     #: The required and the preferred layout of its CPUs on cores, and the pods they avoid.
@@ -185,7 +185,7 @@ class CpuTerms(_Part, frozen=True):
 
 
 class DeviceHint(_Part, frozen=True):
-    """What a pod wants of its devices of one kind."""
+    """The requirements of a pod for its devices of one kind."""
 
     #: The devices, by their labels.
     selector: LabelSelector | None = None
@@ -200,7 +200,7 @@ class DeviceHint(_Part, frozen=True):
 
 
 class DeviceTerms(_Part, frozen=True):
-    """What a pod wants of its devices beyond so many, by three annotations of Koordinator."""
+    """The requirements of a pod for its devices beyond their number, by three annotations of Koordinator."""
 
     hints: dict[str, DeviceHint] = {}
     #: Kinds of devices allocated near those of the first one, at one switch each if ``same_switch``.

@@ -41,10 +41,10 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(Fact, frozen=True, kw_only=True):
-    """What every decision holds. Key of the event: ``key``; its id: ``id``.
+    """The common fields of all decisions. Key of the event: ``key``; its id: ``id``.
 
-    ``id`` is derived from reactor, trigger and key, so that making it twice is making it once. ``trigger`` is also the
-    sequence it is based on: what was known is the history up to there, and the decisions that stand before this one.
+    ``id`` is derived from reactor, trigger and key, so a repeated decision counts once. The decision's inputs are the
+    history up to ``trigger`` and all earlier decisions.
     """
 
     #: Takes something away from somebody: interlocks and limits hold it.
@@ -96,7 +96,7 @@ class Cull(Decision, frozen=True, kw_only=True):
 
 
 class Evict(Decision, frozen=True, kw_only=True):
-    """End a pod, by the Eviction subresource: its quota has to give back what the pod holds. Key: the pod's uid."""
+    """Evict a pod through the Eviction subresource: for a quota, a preempting pod or a migration. Key: the pod's uid."""
 
     wire_type: ClassVar[str] = "decision.evict"
     is_destructive: ClassVar[bool] = True
@@ -122,9 +122,9 @@ class RestoreAsked(Fact, frozen=True, kw_only=True):
 
 
 class NoticeSettled(Fact, frozen=True, kw_only=True):
-    """Whether somebody outside could be told of a warning; published once, where there is an address. Key: the decision's id.
+    """The result of notifying the configured receiver of a warning or a budget phase. Published once for each.
 
-    The warning stands either way.
+    A failed notification does not withdraw the warning. Key: the decision's id; of a budget, the id of its phase's event.
     """
 
     wire_type: ClassVar[str] = "notice.settled"
@@ -134,11 +134,12 @@ class NoticeSettled(Fact, frozen=True, kw_only=True):
     result: Literal["told", "failed"]
     #: Why not, a token: ``http_500``, ``redirected``, ``timed_out``, ``no_connection``.
     message: str = ""
+    #: 0 = no receiver is configured.
     attempts: int = 1
 
 
 class EffectSettled(Fact, frozen=True, kw_only=True):
-    """What became of a decision; published once for each that is not a shadow. Key: the decision's id."""
+    """The outcome of a decision, published once for each outside shadow mode. Key: the decision's id."""
 
     wire_type: ClassVar[str] = "effect.settled"
 
@@ -266,7 +267,7 @@ BindResult = Literal["refused", "lost", "gone", "stale", "shadow"]
 
 
 class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why pods get no node, or not another one."""
+    """The reasons for pods without a node, or without another one."""
 
     #: By plugin and reason: nodes with this plugin as the first to refuse. A node may have several reasons.
     nodes: dict[str, dict[str, int]] = {}
@@ -275,7 +276,7 @@ class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TriedPod(msgspec.Struct, frozen=True, array_like=True):
-    """What a pass decided of one pod."""
+    """The decision of a pass about one pod."""
 
     uid: str
     namespace: str

@@ -54,7 +54,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeviceResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A device that a claim was given, or a share of one."""
+    """A device allocated to a claim, or a share of one."""
 
     request: str
     driver: str
@@ -67,7 +67,7 @@ class DeviceResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a claim was given, and when by the scheduler's own stamp (RFC 3339; absent on old servers)."""
+    """The devices allocated to a claim, with the scheduler's timestamp (RFC 3339; absent on old servers)."""
 
     stamp: str | None = None
     results: tuple[DeviceResult, ...] = ()
@@ -94,7 +94,7 @@ class ResourceClaimState(Fact, frozen=True, kw_only=True):
 
 
 class ResourceClaimObserved(ResourceClaimState, frozen=True, kw_only=True):
-    """A claim was seen. Key: its uid."""
+    """A claim was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "resourceclaim.observed"
 
@@ -106,7 +106,7 @@ class ResourceClaimVanished(ResourceClaimState, frozen=True, kw_only=True):
 
 
 class ResourceClaimTemplateObserved(Fact, frozen=True, kw_only=True):
-    """A template of claims was seen. Key: its uid."""
+    """A template of claims was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "resourceclaimtemplate.observed"
 
@@ -162,7 +162,7 @@ class ResourceSliceState(Fact, frozen=True, kw_only=True):
 
 
 class ResourceSliceObserved(ResourceSliceState, frozen=True, kw_only=True):
-    """A slice was seen. Key: its uid."""
+    """A slice was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "resourceslice.observed"
 
@@ -174,7 +174,7 @@ class ResourceSliceVanished(ResourceSliceState, frozen=True, kw_only=True):
 
 
 class DeviceClassObserved(Fact, frozen=True, kw_only=True):
-    """A class of devices was seen. Key: its name."""
+    """A class of devices was observed. Key: its name."""
 
     wire_type: ClassVar[str] = "deviceclass.observed"
 
@@ -218,7 +218,7 @@ class NodeDevice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeDevicesObserved(Fact, frozen=True, kw_only=True):
-    """A Device object of Koordinator was seen. Key: its name, which is the node's."""
+    """A Device object of Koordinator was observed. Key: its name, which is the node's."""
 
     wire_type: ClassVar[str] = "device.observed"
 

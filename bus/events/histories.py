@@ -11,7 +11,7 @@ from bus.events.vocabulary import Fact
 
 
 class HistoryRecovered(Fact, frozen=True, kw_only=True):
-    """`bursar recover` brought stream and ledger together: what came before may have been seen in pieces. Key: ``history``.
+    """`bursar recover` reconciled stream and ledger. Readers may have missed some of the earlier events. Key: ``history``.
 
     ``published`` events were brought back, ``taken`` had not been in the ledger, ``altered`` contradicted it; ``lost`` ones
     were lost by the bus before the ledger saw them.
@@ -27,7 +27,7 @@ class HistoryRecovered(Fact, frozen=True, kw_only=True):
 
 
 class HistoryImported(Fact, frozen=True, kw_only=True):
-    """What follows came from a file, and not from a cluster that was watched. Key: ``history``.
+    """An import of recorded events from a file or folder began. Live events may be interleaved. Key: ``history``.
 
     ``input`` is the file or folder as it was named, ``digest`` the SHA-256 of the file (empty for a folder). With ``whole`` also
     decisions were taken from it.

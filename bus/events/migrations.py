@@ -31,7 +31,7 @@ class MigrationCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MigrationObserved(Fact, frozen=True, kw_only=True):
-    """A PodMigrationJob was seen. Key: its uid. Followed only while a policy of migrations asks for it."""
+    """A PodMigrationJob was observed. Key: its uid. Followed only while a policy of migrations asks for it."""
 
     wire_type: ClassVar[str] = "podmigrationjob.observed"
 

@@ -11,7 +11,7 @@ from bus.events.vocabulary import Fact
 
 
 class NamespaceObserved(Fact, frozen=True, kw_only=True):
-    """A namespace was seen. Key: its name, since pods refer to it by name."""
+    """A namespace was observed. Key: its name, since pods refer to it by name."""
 
     wire_type: ClassVar[str] = "namespace.observed"
 

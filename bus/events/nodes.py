@@ -17,7 +17,7 @@ from bus.events.vocabulary import Fact
 
 
 class NodeObserved(Fact, frozen=True, kw_only=True):
-    """A node was seen. Key: its name, since pods refer to it by name."""
+    """A node was observed. Key: its name, since pods refer to it by name."""
 
     wire_type: ClassVar[str] = "node.observed"
 
@@ -56,14 +56,14 @@ class NodeVanished(Fact, frozen=True, kw_only=True):
 
 
 class Used(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is used; "" = nobody says."""
+    """Used amounts; "" = not reported."""
 
     cpu: str = ""
     memory: str = ""
 
 
 class PodUsed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a pod uses."""
+    """The measured use of a pod."""
 
     namespace: str
     name: str
@@ -72,14 +72,14 @@ class PodUsed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class AggregatedUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a node used over a duration, by ``avg``, ``p50``, ``p90``, ``p95`` and ``p99``."""
+    """The use of a node over a duration, by ``avg``, ``p50``, ``p90``, ``p95`` and ``p99``."""
 
     duration: str
     used: dict[str, Used]
 
 
 class NodeMetricObserved(Fact, frozen=True, kw_only=True):
-    """A NodeMetric object, or a node's measurement of metrics-server, was seen. Key: its name, which is the node's."""
+    """A NodeMetric object, or a node's measurement of metrics-server, was observed. Key: its name, which is the node's."""
 
     wire_type: ClassVar[str] = "nodemetric.observed"
 
@@ -109,14 +109,14 @@ class NodeMetricVanished(Fact, frozen=True, kw_only=True):
 
 
 class NumaZone(msgspec.Struct, frozen=True, gc=False):
-    """What a NUMA node offers, as quantities."""
+    """The resources of a NUMA node, as quantities."""
 
     node: int
     allocatable: dict[str, str]
 
 
 class NodeTopologyObserved(Fact, frozen=True, kw_only=True):
-    """A NodeResourceTopology object was seen. Key: its name, which is the node's."""
+    """A NodeResourceTopology object was observed. Key: its name, which is the node's."""
 
     wire_type: ClassVar[str] = "nodetopology.observed"
 

@@ -18,7 +18,7 @@ Outcome = Literal["ok", "unreachable", "refused", "malformed"]
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one source said. Times in microseconds UTC; only ``ok`` evidence has them."""
+    """The evidence from one source. Times in microseconds UTC; only ``ok`` evidence has them."""
 
     #: The kind of evidence, e.g. ``jupyter_kernels``, ``http_traffic``, ``gpu``.
     source: str

@@ -29,10 +29,10 @@ class ObservationRefused(Fact, frozen=True, kw_only=True):
 
 
 class ObjectsListed(Fact, frozen=True, kw_only=True):
-    """Every object of a kind whose uid lies in [``first``, ``until``) at one moment, as ``pods.listed`` says it of pods.
+    """All objects of a kind with a uid in [``first``, ``until``) at one moment, like ``pods.listed`` for pods.
 
-    What a change raised may be given back only against such a list (docs/reliability.md). ``time`` of the event is
-    when the list was asked for. Key: ``<kind>-<resource version>-<part>``.
+    Such a list is evidence for releasing charges of missing or smaller objects (docs/reliability.md). The event's ``time``
+    is the moment of the list's request. Key: ``<kind>-<resource version>-<part>``.
     """
 
     wire_type: ClassVar[str] = "objects.listed"
@@ -47,10 +47,10 @@ class ObjectsListed(Fact, frozen=True, kw_only=True):
 
 
 class SourceHeard(Fact, frozen=True, kw_only=True):
-    """A source is still being told: its watch follows a list that was accepted, and is alive at the event's ``time``.
+    """Heartbeat of a source: its watch continues an accepted list and is alive at the event's ``time``.
 
-    So what its watch did not say has not happened: an object that was there and of which no delete was told is there.
-    Said at a bounded rate. Key: the resource.
+    An observed object without a reported delete still exists at that time. Each source publishes heartbeats at a
+    bounded rate. Key: the resource.
     """
 
     wire_type: ClassVar[str] = "source.heard"

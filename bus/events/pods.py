@@ -113,7 +113,7 @@ class PodState(Fact, frozen=True, kw_only=True):
 
 
 class PodObserved(PodState, frozen=True, kw_only=True):
-    """A pod was seen: ADDED, MODIFIED, or in a list. Key: its uid."""
+    """A pod was observed: ADDED, MODIFIED, or in a list. Key: its uid."""
 
     wire_type: ClassVar[str] = "pod.observed"
 
@@ -144,7 +144,7 @@ class PodsListed(Fact, frozen=True, kw_only=True):
 
 
 class DisruptionBudgetObserved(Fact, frozen=True, kw_only=True):
-    """A disruption budget was seen. Key: its uid."""
+    """A disruption budget was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "disruptionbudget.observed"
 
@@ -176,7 +176,7 @@ class DisruptionBudgetVanished(Fact, frozen=True, kw_only=True):
 
 
 class PodGroupObserved(Fact, frozen=True, kw_only=True):
-    """A PodGroup was seen. Texts are as its annotations have them. Key: its uid."""
+    """A PodGroup was observed. Texts are as its annotations have them. Key: its uid."""
 
     wire_type: ClassVar[str] = "podgroup.observed"
 
@@ -253,7 +253,7 @@ class ReservationCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReservationObserved(Fact, frozen=True, kw_only=True):
-    """A Reservation was seen. Key: its uid."""
+    """A Reservation was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "reservation.observed"
 

@@ -39,7 +39,7 @@ class PolicyChanged(Fact, frozen=True, kw_only=True):
 
 
 class PauseChanged(Fact, frozen=True, kw_only=True):
-    """Every reactor stops, or goes on, at once. Key: ``reactors``."""
+    """A global pause of all reactors begins or ends. Restores requested by a person still run. Key: ``reactors``."""
 
     wire_type: ClassVar[str] = "pause.changed"
 

@@ -16,7 +16,7 @@ NEVER = "Never"
 
 
 class PriorityClassObserved(Fact, frozen=True, kw_only=True):
-    """A priority class was seen. Key: its name."""
+    """A priority class was observed. Key: its name."""
 
     wire_type: ClassVar[str] = "priorityclass.observed"
 

@@ -16,7 +16,7 @@ from bus.events.vocabulary import Fact
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When the cash of a quota begins anew, and what happens when it is spent."""
+    """The periods of a quota's budget, and the effect of its exhaustion."""
 
     #: ``Day``, ``Week``, ``Month`` or ``Total`` (never anew); ``Windows``: those of ``windows``.
     period: str = "Total"
@@ -31,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How workloads wait for a quota that is full."""
+    """The waiting rule of workloads for a full quota."""
 
     #: Held in a queue; otherwise refused.
     hold: bool = False
@@ -44,7 +44,7 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NamespaceRequirement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a label of a namespace has to be, as in a Kubernetes LabelSelector."""
+    """A requirement on a label of a namespace, as in a Kubernetes LabelSelector."""
 
     key: str
     #: ``In``, ``NotIn``, ``Exists`` or ``DoesNotExist``.
@@ -61,7 +61,7 @@ class Serves(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QuotaObserved(Fact, frozen=True, kw_only=True):
-    """A quota was seen. Key: its uid.
+    """A quota was observed. Key: its uid.
 
     Amounts of ``hard`` are by quota key (``requests.cpu``, ``limits.cpu.A4``), those of ``min``, ``max`` and ``weight`` by
     resource name: cpu in milli-cores, everything else in whole units (bytes, pieces). A key that is absent is no limit.

@@ -31,7 +31,7 @@ class RuntimeJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RuntimeTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a TrainJob that names the runtime asks for, as far as the job does not say it itself."""
+    """The request of a TrainJob by its runtime. Fields of the job override it."""
 
     jobs: tuple[RuntimeJob, ...] = ()
     #: Its ``mlPolicy``: whether it exists, the training nodes, and whether it is MPI's (its launcher may train,
@@ -46,7 +46,7 @@ class RuntimeUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """The runtime that a TrainJob names, and what the job says in its place.
 
     ``resources`` are those of the containers that train, as JSON; "" = the runtime's. ``pods``: how many pods it has with its
-    runtime; None while that was not seen.
+    runtime; None while that was not observed.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class RuntimeUse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainingRuntimeObserved(Fact, frozen=True, kw_only=True):
-    """A runtime was seen. Key: its uid."""
+    """A runtime was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "trainingruntime.observed"
 

@@ -25,7 +25,7 @@ class ScvCard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ScvObserved(Fact, frozen=True, kw_only=True):
-    """An Scv object was seen. Key: its name, which is the node's."""
+    """An Scv object was observed. Key: its name, which is the node's."""
 
     wire_type: ClassVar[str] = "scv.observed"
 

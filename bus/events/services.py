@@ -12,7 +12,7 @@ from bus.events.vocabulary import Fact
 
 
 class ServiceObserved(Fact, frozen=True, kw_only=True):
-    """A Service with the label of a training job was seen. Key: its uid. Others are not followed."""
+    """A Service with the label of a training job was observed. Key: its uid. Others are not followed."""
 
     wire_type: ClassVar[str] = "service.observed"
 

@@ -24,7 +24,7 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What every body shares: a name on the wire, a version, and steps from older versions."""
+    """The common part of all bodies: a name on the wire, a version, and steps from older versions."""
 
     wire_type: ClassVar[str] = ""
     version: ClassVar[int] = 1

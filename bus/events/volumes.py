@@ -14,7 +14,7 @@ from bus.events.vocabulary import Fact
 
 
 class ClaimObserved(Fact, frozen=True, kw_only=True):
-    """A PersistentVolumeClaim was seen. Key: its uid."""
+    """A PersistentVolumeClaim was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "persistentvolumeclaim.observed"
 
@@ -56,7 +56,7 @@ class ClaimVanished(Fact, frozen=True, kw_only=True):
 
 
 class VolumeObserved(Fact, frozen=True, kw_only=True):
-    """A PersistentVolume was seen. Key: its uid."""
+    """A PersistentVolume was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "persistentvolume.observed"
 
@@ -111,7 +111,7 @@ class TopologyTerm(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
 
 class StorageClassObserved(Fact, frozen=True, kw_only=True):
-    """A StorageClass was seen. Key: its uid."""
+    """A StorageClass was observed. Key: its uid."""
 
     wire_type: ClassVar[str] = "storageclass.observed"
 
@@ -138,7 +138,7 @@ class StorageClassVanished(Fact, frozen=True, kw_only=True):
 
 
 class CsiNodeObserved(Fact, frozen=True, kw_only=True):
-    """A CSINode was seen. Key: its name, which is the node's."""
+    """A CSINode was observed. Key: its name, which is the node's."""
 
     wire_type: ClassVar[str] = "csinode.observed"
 

@@ -50,7 +50,7 @@ def by_replica_type(kind: str, specs: Mapping[str, Spec | None]) -> dict[str, Sp
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many pods of one type a job has, and how they are run."""
+    """The pods of one type of a job: their number, restart policies and requests."""
 
     count: int = 1
     #: ``Always``, ``OnFailure``, ``Never`` or ``ExitCode``; "" = not stated.
@@ -107,7 +107,10 @@ class ReplicaCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a job is to be run. ``replicas`` by type, as the kind writes the type; before that rule, as its user did."""
+    """The run of a job: replicas, policies and limits.
+
+    ``replicas`` by type, as the kind writes the type; before that rule, as its user did.
+    """
 
     replicas: dict[str, ReplicaSpec] = {}
     #: ``All``, ``Running`` or ``None``; "" = not stated.
@@ -143,7 +146,7 @@ def _with_fewer_fields(body: dict[str, Any]) -> dict[str, Any]:
 
 
 class WorkloadObserved(Fact, frozen=True, kw_only=True):
-    """An object of a governed kind was seen, a Deployment or a Job, say. Key: its uid.
+    """An object of a governed kind was observed, a Deployment or a Job, say. Key: its uid.
 
     :func:`bus.kube.kinds.asked` reads the fields from ``demand`` to ``replicas``. Children of a controller have them, too:
     whether an object is charged depends on its whole chain of owners. Version 1 has none of these fields. Version 2 lacks

@@ -206,7 +206,7 @@ class QueueField(_Model):
 
 
 class BizGroupQuotaSpec(_Model):
-    """What a business group may hold at once (hard), spend (cash) and share (elastic)."""
+    """The limits of a business group: held amounts (hard), spending (cash) and shared capacity (elastic)."""
 
     parent_biz_group: str = Field(
         default="",
