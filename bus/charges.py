@@ -12,7 +12,7 @@ Pure. Three readings are decided here:
   zero and named; the pod's other resources are charged. Else two tebibytes of a scratch resource would make eight
   cards free.
 
-Source: docs/accounting.md (the law); docs/accounting.md.
+Source: docs/accounting.md.
 """
 
 from __future__ import annotations

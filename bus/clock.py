@@ -151,9 +151,9 @@ class ServerClock:
 
     The offset is measured by the Date header of answers. A header has whole seconds, and the answer was made
     between request and receipt, so each answer bounds the offset from both sides; it is moved into these bounds and
-    no further: a possibly right clock is left alone. After a clock was set, the first answer decides alone: a
-    possibly right clock is right again, and any other is put ahead by the header's hidden fraction, as events
-    observed too early lose their stamps (docs/accounting.md); further answers correct it. One clock serves all
+    no further: a possibly right clock is left alone. After a clock step, the next answer sets the offset: 0 if its
+    bounds allow it, else the lower bound plus one second. The added second is the header's hidden fraction: events
+    observed too early lose their stamps (docs/accounting.md). Further answers correct the offset. One clock serves all
     sources of a cluster.
     """
 

@@ -69,7 +69,7 @@ class QuantityError(PermanentError):
 
 
 class DemandError(PermanentError):
-    """What a workload asks for cannot be read.
+    """The pods or resource requests of a workload cannot be read.
 
     Refuse the object. Fields: `path` of the offending field, `reason`. No value is repeated.
     """
@@ -152,7 +152,7 @@ class PublishUnknownError(RetryableError):
 
 
 class ForeignFileError(PermanentError):
-    """A file or folder may be in another's hands.
+    """Another user may control a file or folder.
 
     Nothing was written. The message names it and the way out.
     """
@@ -161,10 +161,10 @@ class ForeignFileError(PermanentError):
 
 
 class StalledError(RetryableError):
-    """What was waited for does not move.
+    """A process that Bursar waits for makes no progress.
 
-    End with it: whoever waits on would wait for ever. Fields: `waited_for`, where it should get
-    (`goal`), where it is (`at`), and for how many `seconds`.
+    End with it: a longer wait would never end. Fields: `waited_for`, its `goal` and current position `at`, `seconds` of
+    standstill.
     """
 
     waited_for: str = ""
@@ -228,7 +228,7 @@ class DuplicateIdError(PermanentError):
 
 
 class LedgerError(PermanentError):
-    """The ledger refuses or contradicts what it is asked to do.
+    """The ledger rejected an operation or failed a check.
 
     Stop the writer; the ledger may be checked (`bursar verify`) and rebuilt by replay.
     """
@@ -281,10 +281,10 @@ class PermissionDeniedError(PermanentError):
 
 
 class UnknownRightsError(PermissionDeniedError):
-    """The API server knows nobody of our name who may do this.
+    """The API server rejects Bursar's credentials or finds no RBAC grant for its account.
 
-    Ask again for some seconds: an API server that has just started says so to everybody, until it has read its
-    roles. A lasting refusal is a missing permission. A veto of a quota or a webhook is none.
+    Ask again for some seconds: a starting API server answers so to every account, until it has read its roles. A
+    lasting refusal is a missing permission. A veto by a quota or a webhook is another error.
     """
 
 
@@ -292,7 +292,7 @@ class UnknownRightsError(PermissionDeniedError):
 
 
 class ConflictError(PermanentError):
-    """The object is not the one, or not in the version, that the write expected.
+    """The object's uid, resourceVersion or state differs from the one that the write expected.
 
     Nothing was written. Read the object again and decide again. Fields: `reason` (`Conflict`,
     `AlreadyExists`), `message` of the API server.

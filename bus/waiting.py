@@ -1,8 +1,8 @@
 """Waits that end: a cancellation is never lost, and a standstill is reported.
 
 Until Python 3.12 ``asyncio.wait_for`` returns the result, and forgets its task's cancellation, if both come in one
-pass of the loop; libraries with it, or with a swallowed CancelledError, then keep an awaited task running. So calls
-into them go through :func:`heeded`, and tasks are ended by :func:`ended`.
+pass of the loop. A library that uses ``wait_for``, or swallows CancelledError, leaves its task running after a
+cancellation. So calls into them go through :func:`heeded`, and tasks are ended by :func:`ended`.
 
 Source: https://github.com/python/cpython/issues/86296 (``wait_for`` suppresses a cancellation), fixed in 3.12.
 """
