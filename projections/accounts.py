@@ -53,9 +53,7 @@ def of_model(holding: Holding, model: str) -> Holding:
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One pod as of a moment. All seconds whole; ``is_open``: still bound or waiting then. ``is_open`` means it
-    still holds or waits then.
-    """
+    """One pod as of a moment. All seconds whole. ``is_open``: the pod is bound or waiting at that moment."""
 
     uid: str
     cluster: str

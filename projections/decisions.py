@@ -1,7 +1,7 @@
 """The decisions of reactors, each with its object and its outcome.
 
-One row for each decision, by its id. Decision and outcome may come in any order; of two with one id the text
-decides, so arrival never does.
+One row for each decision, by its id. Decision and outcome may arrive in any order. Of two decisions with one id, the
+smaller text is kept; of two outcomes, the earlier.
 
 Source: docs/architecture.md; docs/reliability.md.
 """

@@ -2,9 +2,8 @@
 
 For pods that no label puts into a quota, by the rule that admission asks
 (:class:`projections.quota_trees.elastic.served.ServedQuotas`),
-applied to what was there at each second. A quota is there from its stamp of creation, by whatever it was seen to say first, and
-until it was seen to be deleted; one without a stamp was always there. What it says later holds from the second at which that was
-seen.
+applied to the quotas of each second. A quota exists from its creationTimestamp, with its first observed spec, until its observed
+delete. Without that timestamp it always existed. A later spec applies from its observation.
 """
 
 from __future__ import annotations

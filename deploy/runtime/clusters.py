@@ -35,7 +35,7 @@ class ClusterLink(msgspec.Struct):
     ``quiet_seconds``: since its server last answered; -1 = never.
 
     ``lag``: events on the cluster's server and not here, as last
-    reported. ``trouble``: the error behind the end of its ledger.
+    reported. ``trouble``: the error that stopped its ledger, or a notice of a silent hub.
     """
 
     domain: str

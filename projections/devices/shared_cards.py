@@ -1,9 +1,9 @@
 """A pod's holdings of cards shared by systems beside Kubernetes, and of other vendors' accelerators.
 
 Each system reports a pod's part in its own way: HAMi and Volcano by an annotation for each device, KAI by a
-fraction, device plugins by labels of the node. Parts are rounded down, one by one; without the size of a card, by
-the requested cores, else a whole one, flag ``size_unseen``; KAI's ``gpu-memory`` and ``nvidia.com/gpu.shared`` then
-count none.
+fraction, device plugins by labels of the node. Parts are rounded down, one by one. If the card's size is unknown,
+requested cores decide, else one whole card (``size_unseen``). KAI's ``gpu-memory`` then counts 0, and so does
+``nvidia.com/gpu.shared`` without known replicas.
 
 Source: docs/devices.md.
 """

@@ -100,8 +100,8 @@ G = TypeVar("G", bound=Group[Any])
 class Comparison(msgspec.Struct, Generic[C, G], frozen=True):
     """A policy under trial. Changes in order; groups by name; ``total`` of all of them.
 
-    ``node_s``, of placements: seconds in which nodes had any pod on record but for those of DaemonSets, added up;
-    ``node_less_s``: how many fewer under trial.
+    Of placements, ``node_s``: node-seconds on record with at least one pod not of a DaemonSet. ``node_less_s``:
+    node-seconds saved under trial.
     """
 
     changes: tuple[C, ...]

@@ -1,7 +1,8 @@
 """The order of evictions of pods, and the annotations and labels for users to change it. Pure.
 
-First to last: priority class (Free, Batch, Mid, Prod, none), priority, QoS class of Kubernetes, QoS class of Koordinator, deletion
-cost, eviction cost, pods with measured usage before others, younger pods before older ones.
+Sort keys: priority class (Free, Batch, Mid, Prod), priority, QoS class of Kubernetes, QoS class of Koordinator, deletion cost,
+eviction cost, pods with measured usage before others, younger pods before older ones. Pods without a priority class, by label or
+priority, count as Batch if BE, else Prod.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/utils/sorter/pod.go and apis/extension; docs/migration.md.
 """

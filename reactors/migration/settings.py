@@ -16,14 +16,14 @@ Share = Annotated[int, Field(ge=0, le=100_000)] | Annotated[str, Field(pattern="
 
 
 class MigrationPace(Pace):
-    """The pace of evictions that migrations ask for."""
+    """Rate limits of evictions for migrations."""
 
     #: Of one pod in any five minutes: a disruption budget may refuse the first evictions.
     per_workload: int = Field(5, ge=0)
 
 
 class MigrationPolicy(ReactorPolicy):
-    """Which pods move, and how many at once."""
+    """Limits of migrations: eligible pods, concurrent moves."""
 
     pace: MigrationPace = MigrationPace()
     #: By which release of Koordinator limits are read. ``v1.0`` rounds percentages up and lets single replicas move.
@@ -56,7 +56,7 @@ class MigrationPolicy(ReactorPolicy):
 
 
 class MigrationSettings(BaseModel):
-    """Whether PodMigrationJobs move their pods."""
+    """Settings of PodMigrationJobs: mode and policy."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

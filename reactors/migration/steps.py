@@ -1,8 +1,8 @@
 """The next step of a PodMigrationJob. Pure.
 
 *ReservationFirst*: reserve room on another node, wait until the reservation is Available, evict the pod, and wait until the new
-pod is bound to the reservation. *EvictDirectly*: evict the pod. A failed creation and a vanished reservation do not end the job:
-it ends by its ttl. A job ending otherwise deletes its reservation.
+pod is bound to the reservation. *EvictDirectly*: evict the pod. A failed creation or a vanished reservation does not end the job.
+Such a job ends at its ttl. A failed job deletes the unused reservation made for it.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/controllers/migration/controller.go; docs/migration.md.
 """

@@ -1,9 +1,9 @@
 """LowNodeLoad: moves pods from nodes of high measured use to nodes of low use.
 
-A node is a source once its use exceeds the bounds in enough rounds in a row. Its pods are proposed in the order of evictions, then
-by their use of the exceeded resources, until the node is within its bounds or the room of the underused nodes is spent. A
-second pass does the same for the use of production pods. As in Koordinator, pods moved by the first pass do not count as
-production use of their new node in the second.
+A node is a source once its use exceeds the bounds in enough rounds in a row. Its pods are proposed by production class, priority,
+QoS class, use of exceeded resources and age. Proposals end once the node is within its bounds, or the room of the underused nodes
+is spent. A second pass does the same for the use of production pods. As in Koordinator, pods moved by the first pass do not count
+as production use of their new node in the second.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/framework/plugins/loadaware/low_node_load.go; docs/rebalancing.md.
 """

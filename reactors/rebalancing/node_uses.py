@@ -1,7 +1,8 @@
 """The measured use of nodes against the thresholds of a pool: over- and underused nodes. Pure.
 
 Percentages of thresholds become amounts of a node, truncated. With deviation they are distances from the mean use of the pool, of
-which measured nodes count, cordoned ones too. A resource without a threshold is not compared; memory has 100 % then.
+which measured nodes count, cordoned ones too. Thresholds are of two kinds: of all pods, and of production pods. A resource without
+any is not compared. Memory, and a resource with only the other kind of threshold, get the bound 100 %.
 
 Source: koordinator-sh/koordinator, pkg/descheduler/framework/plugins/loadaware/utilization_util.go; docs/rebalancing.md.
 """

@@ -96,7 +96,8 @@ class PodLifeTimeSettings(_Settings):
 class HighNodeUtilizationSettings(_Settings):
     """Nodes to become empty, by requests."""
 
-    #: A schedulable node at or below all of these loses its pods; percent by resource, extended ones too. None = no node does.
+    #: A schedulable node at or below all of these loses its pods; percent by resource, extended ones too.
+    #: Empty = no node loses pods.
     thresholds: dict[str, Percent] = {}
     #: Nothing is moved unless more nodes than this are at or below the thresholds.
     number_of_nodes: int = Field(0, ge=0)

@@ -1,1 +1,1 @@
-"""The parts of `bursar why` about queues and reactors."""
+"""The steps of `bursar why`: queues, reactors, scheduling, pod lives, disruptions and restarts."""

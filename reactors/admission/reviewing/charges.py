@@ -39,7 +39,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 class ChargeDecision:
-    """Decides a charge on a draft of its tree: once more, on a newer draft, where another process stored its decision first."""
+    """Decides a charge on a draft of its tree. If another process stored first, it decides again on a newer draft."""
 
     def __init__(self, charge: Charge, review: Review, context: Context) -> None:
         self._charge, self._review, self._context = charge, review, context

@@ -5,7 +5,8 @@ The devices that a claim may get are charged to the quota named in it, else to t
 A claim made by Kubernetes for a pod is part of that pod's review. A user may write a claim with the same mark. It is refused
 if a quota may govern it or the pod: Kubernetes would use it as the pod's own, for any template in the pod.
 
-A template never changes, but may be replaced by another of its name. It is refused while charged objects name it with less.
+A template never changes, but may be replaced by another of its name. The new one is rejected if an object naming it is charged
+with less than its request.
 
 Source: ``docs/admission.md`` ("Devices by claim").
 """

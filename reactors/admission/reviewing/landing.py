@@ -1,8 +1,8 @@
 """Admitted changes that are not observed yet, and may land at any moment. Pure.
 
 A change of an owner's quota or model lands together with the pods below it at the request. A pod requested
-below it meanwhile would be charged to the old quota, and would run in the new one. A scale omits the request of one replica, so
-it is wrong after a change of that.
+below it meanwhile would be charged to the old quota, and would run in the new one. A Scale object contains no per-replica
+request. After an unobserved change of that request, a scale up is rejected until the change is observed.
 
 Source: ``docs/admission.md`` ("Objects below an owner").
 """

@@ -1,6 +1,7 @@
 """Reviews of a scale: the observed request of the workload, with other replicas.
 
-A scale omits the request of one replica. After a recent change of it, the scale waits until the change is observed.
+A Scale object contains no per-replica request. After an unobserved change of that request, a scale up is rejected until the
+change is observed.
 
 Source: ``docs/admission.md``.
 """

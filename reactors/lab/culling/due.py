@@ -1,8 +1,8 @@
 """The ticks at which a policy could decide anything about a notebook. The culling reactor decides at these ticks only.
 
 A month has a quarter of a million ticks, and at nearly all of them a notebook is kept. The newest verdict implies a moment, and
-the notebook is kept until then, whatever is observed: activity only moves the moment back. Only a change of the pod, of its
-controller or of its namespace could bring it forward; the notebook is then evaluated again at the next tick.
+the notebook is kept until then. Activity makes the moment later. A changed pod, controller or namespace re-evaluates the notebook
+at the next tick. A probe does so for a notebook without readable evidence.
 
 Source: :mod:`reactors.culling.fusion` has the rules.
 """

@@ -5,13 +5,14 @@ refused under trial is left out of the tree, with all its later entries. A workl
 holds its charge for the time given by the rule. Charges released on record are released. A queued workload waits from its recorded
 time; once started, it runs as long as on record. Pure but for its own state.
 
-- *later*: an admitted workload runs as long as its namesake admitted later, and that request is dropped; without one it runs for
-  the median of its quota. A refused workload is requested again at each release; then it runs as long as on record.
+- *later*: a workload admitted only under trial takes the run time of its namesake's later admission. That later request is
+  dropped. Without one, the workload runs for the median of its quota. A refused workload is requested again at each release; then
+  it runs as long as on record.
 - *median*: as later, but every admitted workload runs for the median of its quota.
-- *never*, with the largest savings: an admitted workload counts nothing, and blocks others as long as the longest run in its
-  quota; a refused workload is not requested again.
-- *longest*, with the smallest savings: an admitted workload counts as long as the longest run in its quota, and blocks no other; a
-  refused workload is requested again.
+- *never* is the upper bound of the savings. An admitted workload adds no hours, but blocks others as long as the longest run in
+  its quota. A refused workload is not requested again.
+- *longest* is the lower bound of the savings. An admitted workload counts as long as the longest run in its quota, and blocks no
+  other; a refused workload is requested again.
 
 Source: docs/lab.md; docs/quotas.md.
 """

@@ -39,7 +39,7 @@ from reactors.scheduling.shape import Assumed, Dealt, Mark, WaitingPod, holds
 
 
 class Scheduler:
-    """The scheduler of the pods of ``profiles``; in shadow of all pods, those of other schedulers by the first profile."""
+    """Schedules pods of ``profiles``. In shadow mode the first profile also schedules pods of other schedulers."""
 
     def __init__(
         self,

@@ -3,9 +3,9 @@
 Each placed pod is counted at once, so the next one finds the remaining room. A pod failing after the choice of its node is
 unreserved by every plugin, in reverse order, including plugins not called before.
 
-Victims are searched for a pod refused by every node, unless room is being made for it already. Its node is held for it from then
-on. For a group they are searched as one (:mod:`reactors.scheduling.preemption.making_room`). A search reads many pods, so a pass
-ends after a few searches, and the next one goes on; of equal pods one is searched for.
+Victims are searched for a pod refused by every node. Pods with victims already being evicted are skipped. With preemption on, the
+node is reserved. Groups share one search (:mod:`reactors.scheduling.preemption.making_room`). A search reads many pods, so a pass
+ends after a few searches, and the next one goes on. After a search without victims, equal pods are not searched for in this pass.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
