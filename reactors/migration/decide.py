@@ -59,13 +59,19 @@ _Found = tuple[list[ProposedDecision], MigrationJob, MigrationStep]
 def _steps(view: MigrationState, trigger: Trigger, policy: MigrationPolicy) -> Iterator[_Found]:
     is_tick = isinstance(trigger.fact, ClockTicked)
     uids = view.tracked if is_tick else view.touched & view.tracked.keys()
-    if not uids:
+    if not uids or not view.knows_jobs:
         return
     jobs = {uid: view.job(uid) for uid in sorted(uids)}
+    begun = [
+        job for job in jobs.values()
+        if is_over(job, trigger.at_us) or job.status.phase not in ("", "Pending")
+    ]  # fmt: skip
+    if not (begun or is_tick):
+        # A tick tries the waiting jobs: their number costs nothing at each change of one.
+        return
     migrating = Migrating(view.state, (pod for _, pod in view.moving()))
-    for job in jobs.values():
-        if is_over(job, trigger.at_us) or job.status.phase not in ("", "Pending"):
-            yield _next(view, job, trigger, policy, migrating)
+    for job in begun:
+        yield _next(view, job, trigger, policy, migrating)
     if not is_tick:
         return
     waiting = [
@@ -190,10 +196,12 @@ def overtaken(view: MigrationState, decision: Decision, policy: MigrationPolicy)
 
 
 def _eviction_overtaken(view: MigrationState, decision: Evict, policy: MigrationPolicy) -> str:
-    """The eviction needs its reservation until it is done: Available, and on another node."""
+    """The eviction needs its job and its reservation until it is done: Available, and on another node."""
     pod = view.state.pods.get(decision.key)
     if pod is None or pod.is_ended:
         return "gone"
+    if not view.knows_jobs:
+        return "jobs_unknown"
     migrating = Migrating(view.state, (one for _, one in view.moving()))
     for uid, moved in view.moving():
         job = view.job(uid)

@@ -16,12 +16,14 @@ from projections.cluster import ClusterState, Pod, Workload
 from reactors.migration import limits
 from reactors.migration.order import (
     DELETION_COST,
+    DO_NOT_MOVE,
     EVICTION_COST,
     PRIORITY_CLASS,
     QOS_CLASS,
     Evictable,
     cost_of,
     is_evictable,
+    is_opted_out,
     kube_qos,
 )
 
@@ -73,6 +75,10 @@ def forbidden(state: ClusterState, pod: Pod, policy: MigrationPolicy) -> str:
     found = pod.constraints
     if pod.namespace in policy.excluded_namespaces:
         return f"pods of namespace {pod.namespace} never move"
+    if is_opted_out(pod.annotations):
+        return f"the pod has the annotation {DO_NOT_MOVE}: true"
+    if found is not None and found.is_cut:
+        return "the pod's scheduling terms are too large to be recorded"
     if pod.owner is None:
         return "the pod has no controller that would make it again"
     if pod.priority >= CRITICAL:
@@ -141,13 +147,9 @@ def is_available(pod: Pod) -> bool:
 
 
 def pods_of(state: ClusterState, top: Workload) -> list[Pod]:
-    """The pods of a workload, and of its ReplicaSets."""
+    """The pods of a workload, and of its ReplicaSets. A pod of another namespace names its owner in vain."""
     found: list[Pod] = []
     for uid in sorted(state.index.owned[top.uid]):
-        pod = state.pods.get(uid)
-        if pod is not None:
-            found.append(pod)
-        elif uid in state.workloads:
-            below = (state.pods.get(one) for one in sorted(state.index.owned[uid]))
-            found += (one for one in below if one is not None)
-    return found
+        of = (uid,) if uid in state.pods else sorted(state.index.owned[uid])
+        found += (state.pods[one] for one in of if one in state.pods)
+    return [one for one in found if one.namespace == top.namespace]

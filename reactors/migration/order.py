@@ -21,6 +21,8 @@ from bus.kube.watch.labels import EVICTION_COSTS
 NEVER = 2**31 - 1
 
 EVICTION_COST, DELETION_COST = EVICTION_COSTS
+#: The annotation of pods opting out of moves: ``"true"``.
+DO_NOT_MOVE = "bursar.io/do-not-move"
 QOS_CLASS = "koordinator.sh/qosClass"
 PRIORITY_CLASS = "koordinator.sh/priority-class"
 
@@ -64,6 +66,11 @@ def cost_of(annotations: Mapping[str, str], name: str) -> int:
 def is_evictable(eviction_cost: int) -> bool:
     """Whether a pod with this eviction cost may be evicted at all."""
     return eviction_cost != NEVER
+
+
+def is_opted_out(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod opts out of moves."""
+    return annotations.get(DO_NOT_MOVE, "").lower() == "true"
 
 
 def place(pod: Evictable) -> tuple[int | str, ...]:

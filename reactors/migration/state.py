@@ -89,8 +89,9 @@ class SavedMigrations(msgspec.Struct):
     """The part of a snapshot for migrations."""
 
     tracked: dict[str, TrackedMigration]
-    awaited: dict[str, tuple[str, str]]
+    awaited: dict[str, tuple[tuple[str, ...], str]]
     mode: Mode
+    off_us: int
     counts: dict[tuple[str, str], int]
 
 
@@ -108,9 +109,11 @@ class MigrationState(Part):
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
         self.state = state
         self.tracked: dict[str, TrackedMigration] = {}
-        #: Decisions in progress, by id: the job's uid and the step.
-        self.awaited: dict[str, tuple[str, str]] = {}
+        #: Decisions in progress, by id: the uids of the jobs and the step. Several jobs may wait for one eviction.
+        self.awaited: dict[str, tuple[tuple[str, ...], str]] = {}
         self.mode: Mode = "off"
+        #: When migrations were last switched off. Bursar does not follow PodMigrationJobs from then on.
+        self.off_us = 0
         #: (phase, reason) of ended jobs: how many.
         self.counts: Counter[tuple[str, str]] = Counter()
         #: The jobs of the newest event.
@@ -131,9 +134,11 @@ class MigrationState(Part):
             self._elapse(event.time_us)
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self.mode = fact.mode
+            if fact.mode == "off":
+                self.off_us = event.time_us
             for one in self.tracked.values():
-                # A step executed by the API server stays executed.
-                one.attempts = {key: a for key, a in one.attempts.items() if a.result == "done"}
+                # A step executed by the API server stays executed, and one in progress may be.
+                one.attempts = {k: a for k, a in one.attempts.items() if a.result in ("", "done")}
                 one.reported = None
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
@@ -155,7 +160,7 @@ class MigrationState(Part):
 
     def _names(self, uid: str, row: object) -> bool:
         job = self.state.migrations.get(uid)
-        return isinstance(row, Reservation) and job is not None and row.name == room_name(job)
+        return isinstance(row, Reservation) and job is not None and row.name == job.reservation
 
     def _moved(self, pod: str) -> set[str]:
         return {uid for uid, one in self.tracked.items() if one.pod_uid == pod}
@@ -166,10 +171,9 @@ class MigrationState(Part):
             uids = [decision.job]
         elif isinstance(decision, Evict):
             uids = [uid for uid, pod in self._pods() if pod.uid == decision.key]
+        uids = [uid for uid in uids if uid in self.tracked]
         for uid in uids:
-            tracked = self.tracked.get(uid)
-            if tracked is None:
-                continue
+            tracked = self.tracked[uid]
             result = SHADOW if decision.is_shadow else ""
             if isinstance(decision, Evict | ReserveRoom):
                 tracked.pod_uid = decision.key if isinstance(decision, Evict) else decision.pod.uid
@@ -177,17 +181,27 @@ class MigrationState(Part):
             if isinstance(decision, ReportMigration):
                 tracked.reported = _reported(decision)
                 tracked.pod_uid = decision.pod_uid or tracked.pod_uid
-            if not decision.is_shadow:
-                self.awaited[decision.id] = (uid, step)
+        if uids and not decision.is_shadow:
+            self.awaited[decision.id] = (tuple(uids), step)
 
     def _settled(self, fact: EffectSettled, at_us: int) -> None:
-        uid, step = self.awaited.pop(fact.decision, ("", ""))
-        tracked = self.tracked.get(uid)
-        attempt = tracked.attempts.get(step) if tracked is not None else None
-        if tracked is None or attempt is None or attempt.decision != fact.decision:
-            return
-        self.touched.add(uid)
-        if fact.result == "done" or (fact.result == "gone" and step == EVICT):
+        uids, step = self.awaited.pop(fact.decision, ((), ""))
+        for uid in uids:
+            tracked = self.tracked.get(uid)
+            attempt = tracked.attempts.get(step) if tracked is not None else None
+            if tracked is None or attempt is None or attempt.decision != fact.decision:
+                continue
+            self.touched.add(uid)
+            self._ended(tracked, attempt, step, fact, at_us)
+
+    def _ended(
+        self, tracked: TrackedMigration, attempt: MigrationAttempt, step: str, fact: EffectSettled, at_us: int
+    ) -> None:  # fmt: skip
+        """An attempt has its outcome."""
+        is_gone = step == EVICT and (
+            fact.result == "gone" or tracked.pod_uid not in self.state.pods
+        )
+        if fact.result == "done" or is_gone:
             # A pod deleted by then is created again, and is bound to the reservation.
             tracked.attempts[step] = msgspec.structs.replace(attempt, result="done")
         elif fact.result == "refused":
@@ -216,6 +230,11 @@ class MigrationState(Part):
 
     # questions
 
+    @property
+    def knows_jobs(self) -> bool:
+        """Whether a complete list of the jobs was read since they are followed."""
+        return self.state.listed_us(Migration.kind) > self.off_us
+
     def job(self, uid: str) -> MigrationJob:
         """A job with the newest decided status; in shadow with its own status."""
         row, tracked = self.state.migrations[uid], self.tracked[uid]
@@ -223,7 +242,7 @@ class MigrationState(Part):
         return MigrationJob(
             uid=uid, name=row.name, created_us=row.created_us, is_paused=row.is_paused or row.is_terminating,
             ttl_us=row.ttl_us, mode=row.mode, pod_namespace=row.pod_namespace, pod_name=row.pod_name,
-            reservation=room_name(row) if self.room(uid) is not None else row.reservation,
+            reservation=row.reservation,
             status=tracked.reported if is_ahead and tracked.reported is not None else written(row),
         )  # fmt: skip
 
@@ -239,9 +258,16 @@ class MigrationState(Part):
         return None if found.is_ended else found
 
     def room(self, uid: str) -> Reservation | None:
-        """The reservation of a job."""
-        name = room_name(self.state.migrations[uid])
-        return self.state.reservations.get(self.state.named(Reservation.kind, "", name))
+        """The reservation named by a job's object; None before the job names one.
+
+        Its name alone proves nothing: every user with the right may create a Reservation named by the uid of a job.
+        """
+        name = self.state.migrations[uid].reservation
+        return (
+            self.state.reservations.get(self.state.named(Reservation.kind, "", name))
+            if name
+            else None
+        )
 
     def moving(self) -> Iterator[tuple[str, Pod]]:
         """Running jobs, each with its pod."""
@@ -298,11 +324,6 @@ class MigrationState(Part):
     def _owner(self, uid: str) -> MovedPod:
         pod = self.state.pods.get(uid)
         return MovedPod(uid=uid) if pod is None else MovedPod(pod.namespace, pod.name, uid)
-
-
-def room_name(row: Migration) -> str:
-    """The name of a job's reservation: the one in its object, else its own uid."""
-    return row.reservation or row.uid
 
 
 def written(row: Migration) -> MigrationStatus:

@@ -13,14 +13,18 @@ from collections import Counter
 import msgspec
 
 from projections.cluster import ClusterState, Pod
-from reactors.migration.order import EVICTION_COST, cost_of, is_evictable
+from reactors.migration.order import (
+    DO_NOT_MOVE,
+    EVICTION_COST,
+    cost_of,
+    is_evictable,
+    is_opted_out,
+)
 from reactors.rebalancing.settings import RebalancingPolicy
 from reactors.rebalancing.shape import Refusal, RefusalCode
 from reactors.reclaim.disruption import known, split_by_budget
 from reactors.scheduling.queueing.messages import SYSTEM_NAMESPACES
 
-#: The annotation of pods opting out: ``"true"``.
-DO_NOT_MOVE = "bursar.io/do-not-move"
 #: From this priority on pods are critical for the system.
 CRITICAL = 2 * 10**9
 #: Kinds of workloads whose controllers create an evicted pod again without loss to its other pods.
@@ -100,7 +104,7 @@ class Evictor:
             return Refusal("excluded-namespace", f"pods of namespace {pod.namespace} stay")
         if pod.priority >= CRITICAL:
             return Refusal("critical-priority", f"priority {pod.priority} is critical")
-        if pod.annotations.get(DO_NOT_MOVE, "").lower() == "true":
+        if is_opted_out(pod.annotations):
             return Refusal("opted-out", f"the pod has the annotation {DO_NOT_MOVE}: true")
         if not is_evictable(cost_of(pod.annotations, EVICTION_COST)):
             return Refusal("opted-out", f"the pod's annotation {EVICTION_COST} forbids it")

@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 3,
     "day": "89234d1f24d236a0",
-    "versions": "d091c4f8ad6f7345",
-    "reactors": "14fb317089981977",
+    "versions": "c199a70297a65069",
+    "reactors": "05dee9244d780b1d",
     "admission": "0e455d2a1c142dc2",
 }
 

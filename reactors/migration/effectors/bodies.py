@@ -12,7 +12,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from bus.clock import SECOND_US, format_stamp
+from bus.errors import DemandError
 from bus.events.migrations import ReportMigration
 from projections.cluster.reservations import go_duration_us
 
@@ -23,6 +26,7 @@ MIGRATIONS, RESERVATIONS = f"/apis/{API}/podmigrationjobs", f"/apis/{API}/reserv
 #: The label for the order of use of reservations: the smallest number first.
 ORDER = "scheduling.koordinator.sh/reservation-order"
 CREATED_BY = "app.kubernetes.io/created-by"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 #: The fields of a pod, and of its containers, for scheduling.
 _SPEC = (
@@ -38,14 +42,65 @@ _ANSWERS = frozenset(
 )
 
 
+class _Term(msgspec.Struct):
+    match_fields: list[Json] | None = msgspec.field(name="matchFields", default=None)
+
+
+class _NodeSelector(msgspec.Struct):
+    terms: list[_Term] | None = msgspec.field(name="nodeSelectorTerms", default=None)
+
+
+class _NodeAffinity(msgspec.Struct):
+    required: _NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
+
+
+class _Affinity(msgspec.Struct):
+    nodes: _NodeAffinity | None = msgspec.field(name="nodeAffinity", default=None)
+
+
+class _PodSpec(msgspec.Struct):
+    affinity: _Affinity | None = None
+
+
+class _PodTemplate(msgspec.Struct):
+    spec: _PodSpec | None = None
+
+
+class _Spec(msgspec.Struct):
+    template: _PodTemplate | None = None
+    owners: list[Json] | None = None
+    ttl: str | None = None
+    expires: str | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Given(msgspec.Struct):
+    """The form of a job's template, as far as it is completed here. The API server keeps any other form."""
+
+    metadata: _Metadata | None = None
+    spec: _Spec | None = None
+
+
 def reservation(job: Mapping[str, Any], pod: Mapping[str, Any], now_us: int) -> Json:
-    """The Reservation of a job for its pod: the job's template, completed from the pod; never on the pod's node."""
+    """The Reservation of a job for its pod: the job's template, completed from the pod; never on the pod's node.
+
+    Raises DemandError for a template of another form.
+    """
     given = copy.deepcopy((job["spec"].get("reservationOptions") or {}).get("template") or {})
+    try:
+        msgspec.convert(given, _Given)
+    except msgspec.ValidationError as error:
+        raise DemandError(path="spec.reservationOptions.template", reason=str(error)) from error
     metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
     spec["template"] = spec.get("template") or _template(pod)
     spec["owners"] = spec.get("owners") or [_owner(pod)]
     spec["allocateOnce"] = True
-    placed = spec["template"].setdefault("spec", {})
+    placed = spec["template"]["spec"] = spec["template"].get("spec") or {}
     placed.pop("nodeName", None)
     _avoid(placed, pod["spec"].get("nodeName"))
     ttl = job["spec"].get("ttl")
@@ -148,8 +203,7 @@ def _avoid(spec: Json, node: str | None) -> None:
         return
     affinity = spec["affinity"] = spec.get("affinity") or {}
     nodes = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
-    part = "requiredDuringSchedulingIgnoredDuringExecution"
-    required = nodes[part] = nodes.get(part) or {}
+    required = nodes[_REQUIRED] = nodes.get(_REQUIRED) or {}
     terms = required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
     for term in terms:
         rule = {"key": "metadata.name", "operator": "NotIn", "values": [node]}

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from bus.clock import Clock
 from bus.crashpoints import crashpoint
-from bus.errors import ConflictError, NotFoundError
+from bus.errors import ConflictError, DemandError, NotFoundError
 from bus.events.decisions import Decision, Result
 from bus.events.migrations import EndMigration, EndReservation, ReportMigration, ReserveRoom
 from reactors.engine.adapters import Cluster
@@ -50,7 +50,7 @@ class MigrationEffector:
         if isinstance(decision, ReportMigration):
             return await self._report(decision)
         if isinstance(decision, EndReservation):
-            return await self._end(RESERVATIONS, decision.target.name, decision.target.uid)
+            return await self._end_room(decision)
         return await self._end_job(decision)
 
     async def _reserve(self, decision: ReserveRoom) -> Outcome:
@@ -63,12 +63,19 @@ class MigrationEffector:
             return "stale", "the job ended already"
         target = decision.pod
         pod = await self._cluster.get(f"/api/v1/namespaces/{target.namespace}/pods/{target.name}")
-        if pod["metadata"]["uid"] != target.uid or "deletionTimestamp" in pod["metadata"]:
-            return "stale", "the pod is gone, or is being deleted"
-        body = bodies.reservation(job, pod, self._clock.now_us())
+        if pod["metadata"]["uid"] != target.uid:
+            return "stale", "the pod is gone"
+        if "deletionTimestamp" in pod["metadata"]:
+            return "refused", "the pod is being deleted"
+        try:
+            body = bodies.reservation(job, pod, self._clock.now_us())
+        except DemandError as error:
+            return "refused", str(error)
         crashpoint("migration.before_reserve")
         try:
             made = await self._cluster.create(RESERVATIONS, body)
+        except NotFoundError:
+            return "refused", "this cluster has no Reservations: install Koordinator's kinds"
         except ConflictError:
             made = await self._cluster.get(_path(RESERVATIONS, body["metadata"]["name"]))
             if not bodies.is_of(made, decision.target.uid):
@@ -96,6 +103,13 @@ class MigrationEffector:
                     raise
         crashpoint("migration.after_report")
         return DONE
+
+    async def _end_room(self, decision: EndReservation) -> Outcome:
+        """Delete a reservation that was made for its job. Another one may have the name."""
+        room = await self._cluster.get(_path(RESERVATIONS, decision.target.name))
+        if not bodies.is_of(room, decision.job):
+            return NAMESAKE
+        return await self._end(RESERVATIONS, decision.target.name, decision.target.uid)
 
     async def _end_job(self, decision: Decision) -> Outcome:
         uid = decision.target.uid

@@ -8,6 +8,7 @@ from bus.events.decisions import Evict
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources.catalogue import MIGRATIONS, PODS, RESERVATIONS, WORKLOADS
+from projections.cluster.migrations import Migration
 from reactors.effectors.evict import EvictEffector
 from reactors.migration.effectors.bodies import API
 from reactors.migration.effectors.bodies import MIGRATIONS as JOBS
@@ -15,7 +16,7 @@ from reactors.migration.effectors.bodies import RESERVATIONS as ROOMS
 from reactors.migration.effectors.migrate import MigrationEffector
 from reactors.migration.reactor import reactor
 from reactors.migration.settings import MigrationPace, MigrationPolicy
-from tests.factories import CLUSTER, pods_listed
+from tests.factories import CLUSTER, objects_listed, pods_listed
 from tests.reactors.jobs.running import ApiServer, merged
 from tests.scenario import Scenario
 
@@ -79,6 +80,12 @@ class Moving(Scenario):
         await self.say(self.ticked())
         await self.set_policy(MigrationPolicy(**{"pace": FAST} | policy), mode)
         await self.say(*pods_listed([], next(self.api._versions), self.at()))
+        await self.list_jobs()
+
+    async def list_jobs(self):
+        """The source of PodMigrationJobs publishes a complete list."""
+        uids = [one["metadata"]["uid"] for one in self.api.of("podmigrationjobs").values()]
+        await self.say(*objects_listed(Migration.kind, uids, next(self.api._versions), self.at()))
 
     def owned(self, kind, name, owner, replicas):
         references = [self.reference(owner)] if owner else []
