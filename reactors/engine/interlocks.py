@@ -4,7 +4,7 @@
 - None for ten minutes, and no warnings either, after the history was recovered, after a complete list without more
   than 20 % of the known objects, and after two ticks more than 60 s apart in either direction. The cause may
   only be a stopped Bursar, but then its knowledge is as old.
-- The reactor's own :class:`~reactors.engine.contract.Pace`.
+- The reactor's own :class:`~reactors.engine.settings.Pace`.
 
 All of it follows from facts in the history, and time is that of ticks, so a replay has the same limits. An
 object observed after the request for a list is not missing from it.

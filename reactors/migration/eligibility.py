@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from bus.kube.watch.labels import DO_NOT_MOVE
 from projections.cluster import ClusterState, Pod, Workload
 from reactors.migration import limits
 from reactors.migration.order import (
     DELETION_COST,
-    DO_NOT_MOVE,
     EVICTION_COST,
     PRIORITY_CLASS,
     QOS_CLASS,

@@ -15,14 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from bus.kube.watch.labels import EVICTION_COSTS
+from bus.kube.watch.labels import DO_NOT_MOVE, EVICTION_COSTS
 
 #: This eviction cost forbids eviction.
 NEVER = 2**31 - 1
 
 EVICTION_COST, DELETION_COST = EVICTION_COSTS
-#: The annotation of pods opting out of moves: ``"true"``.
-DO_NOT_MOVE = "bursar.io/do-not-move"
 QOS_CLASS = "koordinator.sh/qosClass"
 PRIORITY_CLASS = "koordinator.sh/priority-class"
 
@@ -30,7 +28,6 @@ KubeQos = Literal["BestEffort", "Burstable", "Guaranteed"]
 
 #: No plus sign, no leading zero: the API server of Kubernetes accepts no other deletion cost.
 _COST = re.compile(r"0|-?[1-9][0-9]{0,9}")
-_LAST = 5
 _PRIORITY_CLASSES = {"koord-free": 1, "koord-batch": 2, "koord-mid": 3, "koord-prod": 4}
 #: Priority classes by their ranges of priorities.
 _RANGES = ((3000, 3999, 1), (5000, 5999, 2), (7000, 7999, 3), (9000, 9999, 4))

@@ -14,7 +14,7 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 OPEN = ("", PENDING, RUNNING)
 
 #: Modes. An empty one is ``ReservationFirst``.
-RESERVATION_FIRST, EVICT_DIRECTLY = "ReservationFirst", "EvictDirectly"
+EVICT_DIRECTLY = "EvictDirectly"
 
 #: Types of conditions.
 RESERVATION_CREATED = "ReservationCreated"

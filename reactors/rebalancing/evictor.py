@@ -12,9 +12,9 @@ from collections import Counter
 
 import msgspec
 
+from bus.kube.watch.labels import DO_NOT_MOVE
 from projections.cluster import ClusterState, Pod
 from reactors.migration.order import (
-    DO_NOT_MOVE,
     EVICTION_COST,
     cost_of,
     is_evictable,
@@ -39,6 +39,8 @@ class WorkloadPods(msgspec.Struct):
     wanted: int | None
     pods: int = 0
     running: int = 0
+    #: Uids of the pods' controllers: two while a Deployment rolls out.
+    owners: set[str] = msgspec.field(default_factory=set)
 
 
 class Evictor:
@@ -59,11 +61,13 @@ class Evictor:
 
     def _count(self, pod: Pod) -> None:
         key = self._key(pod)
+        owner = pod.owner
+        assert owner is not None
         if key not in self._workloads:
-            top, owner = self._state.top(pod.owner), pod.owner
-            assert owner is not None
+            top = self._state.top(owner)
             kind, name = (top.kind, top.name) if top else (owner.kind, owner.name)
             self._workloads[key] = WorkloadPods(kind, name, top.ask.replicas if top else None)
+        self._workloads[key].owners.add(owner.uid)
         self._workloads[key].pods += 1
         self._workloads[key].running += pod.is_running and not pod.is_unready
 
@@ -123,6 +127,8 @@ class Evictor:
             return Refusal(
                 "unsettled-workload", f"{found.running} of {found.wanted} pods of {name} run"
             )
+        if len(found.owners) > 1:
+            return Refusal("unsettled-workload", f"{name} rolls out")
         if found.pods < 2:
             return Refusal("single-replica", f"the pod is the only one of {name}")
         return None

@@ -41,6 +41,9 @@ def test_the_steps_of_a_job_are_found_by_its_name(capsys, data):
 
     assert {("reserve_room", "room_missing"), ("report_migration", "Running")} <= set(found)
     assert {("report_migration", "WaitForPodBindReservation"), ("done", "")} <= set(found)
+    assert ("evict", "pod-moved") in found and "other-0" not in str(
+        steps(capsys, "migration/move", data)
+    )
 
 
 def test_the_reservation_and_the_eviction_are_found_by_the_pod(capsys, data):

@@ -2,7 +2,7 @@
 
 Labels are written by users, so they are kept by an allow-list and bounded in number and length;
 annotations can hold whole manifests with their secrets (``last-applied-configuration``), so only
-prefixes of Bursar's own are kept, and the three stamps of Kubeflow's culler.
+prefixes of Bursar's own are kept, the three stamps of Kubeflow's culler, and two costs of evictions.
 
 Source: docs/accounting.md; docs/architecture.md; docs/wrong-input.md; Kubernetes
 API conventions, "Syntax and character set" (label values 63 characters, names 63, prefixes 253).
@@ -41,6 +41,8 @@ EVICTION_COSTS = (
     "scheduling.koordinator.sh/eviction-cost",
     "controller.kubernetes.io/pod-deletion-cost",
 )
+#: The annotation of pods opting out of moves: ``"true"``.
+DO_NOT_MOVE = "bursar.io/do-not-move"
 #: Labels that Bursar itself reads, besides those of quotas, team and user; they are dropped last.
 READ_LABELS = frozenset(
     {"notebook-name", "app.kubernetes.io/component", "component", "bursar.io/probe"}
@@ -51,6 +53,7 @@ READ_ANNOTATIONS = frozenset(
         *KUBEFLOW_KEYS,
         *EVICTION_COSTS,
         QUEUE_ANNOTATION,
+        DO_NOT_MOVE,
         culling.CULLS_AT,
         culling.WARNED_BY,
         culling.CULLED_BY,

@@ -25,8 +25,9 @@ from bus.events.decisions import (
     ReleaseReplica,
     ReportJob,
     RestoreAsked,
+    Target,
 )
-from bus.events.migrations import ReserveRoom
+from bus.events.migrations import EndReservation, ReportMigration, ReserveRoom
 from deploy.cli.quotas.finding import Found
 from deploy.cli.quotas.reading import hours_text
 from projections.cluster.migrations import Migration
@@ -51,13 +52,13 @@ def steps(
     """
     about: dict[str, str] = {}
     budget_of = cache(partial(_budget, select, cluster))
-    pods = _pods(select, cluster, objects)
+    pods = _pods(select, cluster, objects) | _migrated(select, cluster, name)
     for event, fact in facts(archived(select, cluster, _TYPES)):
         if isinstance(fact, Decision):
             target = fact.target
             known = about.get(fact.key)
             if known or target.uid in pods or _is_meant(fact, name):
-                about[fact.id] = known or f"{target.kind} {target.namespace}/{target.name}"
+                about[fact.id] = known or _titled(target)
                 numbers = [fact.numbers.get(name) for name in ("judged_s", "spent", "limit")]
                 budget = "" if None in numbers else budget_of(fact.quota, *numbers)
                 yield _decided(event, fact, about[fact.id], budget)
@@ -84,7 +85,7 @@ def held_back(
         if decision.key in pods or _is_meant(decision, name):
             yield {
                 "sequence": None, "time": format_stamp(now_us), "step": "not yet",
-                "about": f"{target.kind} {target.namespace}/{target.name}", "quota": decision.quota,
+                "about": _titled(target), "quota": decision.quota,
                 "reason": one.reason, "numbers": explained(one), "based_on": None, "id": "",
             }  # fmt: skip
 
@@ -99,6 +100,29 @@ def _pods(select: Select, cluster: str, objects: Iterable[Found]) -> set[str]:
     ]
     query = sa.select(runs.uid).where(runs.cluster == cluster, sa.or_(sa.false(), *owned))
     return {uid for (uid,) in select(query)}
+
+
+def _migrated(select: Select, cluster: str, name: str) -> set[str]:
+    """The uids of the pod and of the reservation of a PodMigrationJob, which some of its steps are about."""
+    if not name.startswith("migration/"):
+        return set()
+    types = (ReportMigration.wire_type, EndReservation.wire_type)
+    jobs, pods, rooms = set[str](), set[str](), list[EndReservation]()
+    for _, fact in facts(archived(select, cluster, types)):
+        if isinstance(fact, ReportMigration) and fact.target.name == name.removeprefix(
+            "migration/"
+        ):
+            jobs.add(fact.target.uid)
+            pods.add(fact.pod_uid)
+        elif isinstance(fact, EndReservation):
+            rooms.append(fact)
+    return (pods | {one.target.uid for one in rooms if one.job in jobs}) - {""}
+
+
+def _titled(target: Target) -> str:
+    """Kind and name; an object of the whole cluster has no namespace."""
+    path = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    return f"{target.kind} {path}"
 
 
 def _is_meant(decision: Decision, name: str) -> bool:

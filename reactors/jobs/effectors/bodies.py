@@ -8,7 +8,7 @@ Source: Kubeflow training-operator v1, ``common/pod.go`` and ``common/service.go
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,18 @@ Json = dict[str, Any]
 #: On objects made for a job: the id of the decision.
 MADE_BY = "bursar.io/made-by"
 _KINDS = {kind.kind: kind for kind in GOVERNED if kind.kind in LAYOUTS}
+
+
+def place_fault(body: Json) -> Callable[[Json], str]:
+    """The fault of an existing object of the job, made for another place than ``body``; "" = none."""
+    wanted = body["metadata"].get("labels") or {}
+
+    def fault(there: Json) -> str:
+        labels = there["metadata"].get("labels") or {}
+        is_there = all(labels.get(name) == wanted.get(name) for name in (JOB, TYPE, INDEX))
+        return "" if is_there else "is in another place of the job"
+
+    return fault
 
 
 def api_version(found: Mapping[str, Any]) -> str:

@@ -14,17 +14,17 @@ from typing import ClassVar
 from bus.crashpoints import crashpoint
 from bus.errors import ConflictError, NotFoundError, ObservationError
 from bus.events.decisions import Decision, EndPodGroup, KeepPodGroup
-from reactors.jobs.effectors import bodies, groups
-from reactors.jobs.effectors.making import (
+from reactors.effectors.making import (
     DONE,
     LONGEST,
     NAMESAKE,
-    JobClient,
     Json,
+    MakingClient,
     Outcome,
     is_of,
     made,
 )
+from reactors.jobs.effectors import bodies, groups
 from reactors.jobs.shape import Job
 
 
@@ -34,7 +34,7 @@ class PodGroupEffector:
     #: Its decisions.
     verbs: ClassVar[tuple[type[Decision], ...]] = (KeepPodGroup, EndPodGroup)
 
-    def __init__(self, cluster: JobClient) -> None:
+    def __init__(self, cluster: MakingClient) -> None:
         self._cluster = cluster
 
     async def act(self, decision: Decision) -> Outcome:
@@ -70,7 +70,7 @@ class PodGroupEffector:
         collection = groups.collection(decision.api, version, job.namespace)
         if not decision.group:
             body = groups.group(found, job, decision, version)
-            taken = await made(self._cluster, collection, body, job.uid)
+            taken = await made(self._cluster, collection, body, job.uid, bodies.place_fault(body))
             return ("refused", f"the PodGroup {job.name} {taken}") if taken else DONE
         there = await self._cluster.get(f"{collection}/{job.name}")
         if there["metadata"]["uid"] != decision.group or not is_of(there, job.uid):

@@ -36,17 +36,17 @@ from bus.events.decisions import (
     ReleaseReplica,
     ReportJob,
 )
-from reactors.jobs.effectors import bodies, notices
-from reactors.jobs.effectors.making import (
+from reactors.effectors.making import (
     DONE,
     LONGEST,
     NAMESAKE,
-    JobClient,
     Json,
+    MakingClient,
     Outcome,
     is_of,
     made,
 )
+from reactors.jobs.effectors import bodies, notices
 from reactors.jobs.replicas import replica_name
 from reactors.jobs.shape import JobStatus, Slot
 from reactors.jobs.steps import SERVICE_MISSING, is_same
@@ -71,7 +71,7 @@ class JobEffector:
         CreateReplica, DeleteReplica, AdoptReplica, ReleaseReplica, ReportJob, DeleteJob,
     )  # fmt: skip
 
-    def __init__(self, cluster: JobClient) -> None:
+    def __init__(self, cluster: MakingClient) -> None:
         self._cluster = cluster
         #: Reads of jobs in progress, by path: pods of one job made at the same time share one read.
         self._readings: dict[str, asyncio.Future[Json]] = {}
@@ -109,14 +109,16 @@ class JobEffector:
         core = f"/api/v1/namespaces/{job.namespace}"
         crashpoint("job.before_create")
         body = bodies.service(found, job, slot, decision.id)
-        taken = await made(self._cluster, f"{core}/services", body, job.uid)
+        taken = await made(
+            self._cluster, f"{core}/services", body, job.uid, bodies.place_fault(body)
+        )
         if taken:
             return "refused", f"the service {slot.name} {taken}"
         crashpoint("job.after_service")
         if decision.reason == SERVICE_MISSING:
             return DONE
         body = bodies.pod(found, job, slot, decision)
-        taken = await made(self._cluster, f"{core}/pods", body, job.uid)
+        taken = await made(self._cluster, f"{core}/pods", body, job.uid, bodies.place_fault(body))
         if taken:
             return "refused", f"the pod {decision.replica} {taken}"
         crashpoint("job.after_create")

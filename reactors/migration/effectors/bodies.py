@@ -155,12 +155,6 @@ def status(job: Mapping[str, Any], decision: ReportMigration, now_us: int) -> Js
     return {"metadata": identity, "status": written}
 
 
-def is_of(found: Mapping[str, Any], job: str) -> bool:
-    """Whether an object belongs to the job of this uid."""
-    references = found["metadata"].get("ownerReferences") or ()
-    return any(one.get("uid") == job for one in references)
-
-
 def _reference(job: Mapping[str, Any]) -> Json:
     identity = {key: job["metadata"][key] for key in ("name", "uid")}
     return {"apiVersion": API, "kind": "PodMigrationJob", **identity, "controller": True}

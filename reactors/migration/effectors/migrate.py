@@ -10,26 +10,22 @@ Source: docs/migration.md; docs/architecture.md (effectors).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import quote
 
 from bus.clock import Clock
 from bus.crashpoints import crashpoint
 from bus.errors import ConflictError, DemandError, NotFoundError
-from bus.events.decisions import Decision, Result
+from bus.events.decisions import Decision
 from bus.events.migrations import EndMigration, EndReservation, ReportMigration, ReserveRoom
+from reactors.effectors.making import DONE, NAMESAKE, Json, Outcome, is_of, made
 from reactors.engine.adapters import Cluster
 from reactors.migration.effectors import bodies
 from reactors.migration.effectors.bodies import MIGRATIONS, RESERVATIONS
 from reactors.migration.shape import OPEN
 
-Json = dict[str, Any]
-Outcome = tuple[Result, str]
-
 #: Reads of a changing job, before it waits for the next round.
 ATTEMPTS = 3
-DONE: Outcome = ("done", "")
-NAMESAKE: Outcome = ("gone", "another object has this name")
 
 
 class MigrationEffector:
@@ -72,17 +68,17 @@ class MigrationEffector:
         except DemandError as error:
             return "refused", str(error)
         crashpoint("migration.before_reserve")
+        name = body["metadata"]["name"]
         try:
-            made = await self._cluster.create(RESERVATIONS, body)
+            fault = await made(self._cluster, RESERVATIONS, body, decision.target.uid)
         except NotFoundError:
             return "refused", "this cluster has no Reservations: install Koordinator's kinds"
-        except ConflictError:
-            made = await self._cluster.get(_path(RESERVATIONS, body["metadata"]["name"]))
-            if not bodies.is_of(made, decision.target.uid):
-                return "refused", "the name of its reservation belongs to another object"
+        if fault:
+            return "refused", f"the reservation {name} {fault}"
         crashpoint("migration.after_reserve")
+        room = await self._cluster.get(_path(RESERVATIONS, name))
         path = _path(MIGRATIONS, decision.target.name)
-        await self._cluster.merge(path, bodies.named(job, pod, made))
+        await self._cluster.merge(path, bodies.named(job, pod, room))
         return DONE
 
     async def _report(self, decision: ReportMigration) -> Outcome:
@@ -107,7 +103,7 @@ class MigrationEffector:
     async def _end_room(self, decision: EndReservation) -> Outcome:
         """Delete a reservation that was made for its job. Another one may have the name."""
         room = await self._cluster.get(_path(RESERVATIONS, decision.target.name))
-        if not bodies.is_of(room, decision.job):
+        if not is_of(room, decision.job):
             return NAMESAKE
         return await self._end(RESERVATIONS, decision.target.name, decision.target.uid)
 
@@ -115,7 +111,7 @@ class MigrationEffector:
         uid = decision.target.uid
         try:
             room = await self._cluster.get(_path(RESERVATIONS, uid))
-            if bodies.is_of(room, uid):
+            if is_of(room, uid):
                 await self._end(RESERVATIONS, uid, room["metadata"]["uid"])
         except NotFoundError:
             pass

@@ -219,7 +219,7 @@ async def test_a_podgroup_of_somebody_else_with_the_jobs_name_is_left_alone(owne
     await world.submit(job())
     await world.turns(3)
     assert world.pods == []
-    assert world.refusals() == ["the PodGroup train belongs to somebody else"]
+    assert world.refusals() == ["the PodGroup train belongs to another object"]
     before = world.group
     await world.submit(
         world.api.objects[f"{GROUP}/tfjobs/train"] | {"spec": job(suspend=True)["spec"]}

@@ -259,7 +259,7 @@ async def test_a_name_that_belongs_to_somebody_else_is_refused():
     world.api.put(f"{CORE}/pods/train-worker-0-1", body)
     await world.work()
 
-    assert ("refused", "the pod train-worker-0-1 belongs to somebody else") in world.outcomes()
+    assert ("refused", "the pod train-worker-0-1 belongs to another object") in world.outcomes()
 
 
 SECRETS = (

@@ -47,6 +47,8 @@ class Server(ApiServer):
         self.put(part, merged(found, {k: v for k, v in body.items() if k != "metadata"}))
 
     async def create(self, path, body):
+        if self.refuses is not None:
+            raise self.refuses
         await super().create(path, body)
         return self.objects[f"{path}/{body['metadata']['name']}"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bus.errors import ClusterUnavailableError
+from bus.errors import ClusterUnavailableError, RequestRefusedError
 from bus.events.decisions import Evict
 from bus.events.migrations import ReserveRoom
 from reactors.migration import decide
@@ -205,3 +205,15 @@ async def test_a_change_of_a_waiting_job_looks_at_no_other_job(cluster, monkeypa
     await cluster.watch()
 
     assert [] == counted and 20 == len(cluster.runner.replica.states["migration"].tracked)
+
+
+async def test_a_refused_reservation_repeats_no_value_of_its_template(cluster):
+    """The API server repeats values in its words, and outcomes go into the history."""
+    words = 'spec.template: Invalid value: "sesame": no'
+    cluster.api.refuses = RequestRefusedError(reason="Invalid", message=words)
+    job = cluster.migrate("web-0")
+    await cluster.turns(2)
+
+    (created,) = cluster.status(job)["conditions"]
+    assert "Invalid value: …" in created["message"]
+    assert not any("sesame" in str(event) for event in cluster.transport.events)

@@ -6,6 +6,7 @@ import pytest
 
 from bus.events.decisions import Target
 from bus.events.migrations import MigrationCondition, MovedPod, ReportMigration
+from reactors.effectors.making import is_of
 from reactors.migration.effectors import bodies
 
 NOW_US = 1_761_465_600_000_000
@@ -54,7 +55,7 @@ def test_the_reservation_is_for_the_pods_of_the_controller_and_used_once():
     assert ("job", "5m", True) == (found["metadata"]["name"], spec["ttl"], spec["allocateOnce"])
     assert str(NOW_US // 1000) == found["metadata"]["labels"][bodies.ORDER]
     assert [{"controller": OWNER | {"namespace": "ns"}}] == spec["owners"]
-    assert bodies.is_of(found, "job") and not bodies.is_of(found, "other")
+    assert is_of(found, "job") and not is_of(found, "other")
 
 
 def test_the_template_has_no_node_and_fits_any_other():

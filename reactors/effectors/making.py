@@ -1,17 +1,16 @@
-"""Makes objects of training jobs. An existing object of the same name is either the wanted one or a foreign one.
+"""Makes objects that belong to another one. An existing object of the same name is either the wanted one or a foreign one.
 
-Source: docs/jobs.md; docs/architecture.md (effectors).
+Source: docs/jobs.md; docs/migration.md; docs/architecture.md (effectors).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
 from bus.events.decisions import Result
-from reactors.jobs.shape import INDEX, JOB, TYPE
 
 Json = dict[str, Any]
 Outcome = tuple[Result, str]
@@ -25,7 +24,7 @@ DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
 
 
-class JobClient(Protocol):
+class MakingClient(Protocol):
     """The needed part of :class:`bus.kube.client.KubeCluster`, with its errors."""
 
     async def get(self, path: str) -> Json:
@@ -45,30 +44,41 @@ class JobClient(Protocol):
         ...
 
 
-async def made(cluster: JobClient, collection: str, body: Json, owner: str) -> str:
-    """Make an object, unless it exists. Returns the fault of a foreign object of its name; "" = none."""
+def _fits(there: Json) -> str:
+    """The fault of an existing object of the owner: any fits."""
+    return ""
+
+
+async def made(
+    cluster: MakingClient,
+    collection: str,
+    body: Json,
+    owner: str,
+    fault_of: Callable[[Json], str] = _fits,
+) -> str:
+    """Make an object, unless it exists. Returns the fault of an unwanted object of its name; "" = none."""
     try:
         await cluster.create(collection, body)
     except ConflictError:
-        return await _taken(cluster, f"{collection}/{body['metadata']['name']}", body, owner)
+        return await _taken(cluster, f"{collection}/{body['metadata']['name']}", owner, fault_of)
     except (RequestRefusedError, PermissionDeniedError) as error:
         message = _VALUES.sub(r"\1…", error.message)
         raise type(error)(**{**error.fields, "message": message}) from None
     return ""
 
 
-async def _taken(cluster: JobClient, path: str, body: Json, owner: str) -> str:
+async def _taken(
+    cluster: MakingClient, path: str, owner: str, fault_of: Callable[[Json], str]
+) -> str:
     try:
         there = await cluster.get(path)
     except NotFoundError:
         raise ConflictError(reason="Gone", message=path) from None
     if not is_of(there, owner):
-        return "belongs to somebody else"
+        return "belongs to another object"
     if there["metadata"].get("deletionTimestamp"):
         raise ConflictError(reason="Terminating", message=path)
-    labels, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
-    is_there = all(labels.get(name) == wanted.get(name) for name in (JOB, TYPE, INDEX))
-    return "" if is_there else "is in another place of the job"
+    return fault_of(there)
 
 
 def is_of(found: Json, owner: str) -> bool:
